@@ -36,6 +36,7 @@ double parameter_volumes(const TrainingSpec& spec, int workers) {
       case SumPlace::server:
         break;
     }
+    if (spec.server_sums == ServerSums::chief) return n > 1 ? 4.0 : 2.0;
     const double s = servers_of(spec, workers);
     return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
                                                         : 2 * std::max(1.0, n / s);

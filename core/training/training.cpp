@@ -510,34 +510,6 @@ int dedicated_servers(const TrainingSpec& spec) {
 
 int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
 
-std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
-  const int servers = servers_of(spec, ranks);
-  const char* plural = servers == 1 ? "" : "s";
-  const char* of_ranks = ranks == 1 ? "" : "s";
-  if (workers_of(spec, ranks) < 1)
-    return fmt::format("{} server{} leave{} no worker among {} rank{}", servers, plural,
-                       servers == 1 ? "s" : "", ranks, of_ranks);
-  if (servers > ranks)
-    return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
-                       servers == 1 ? "is" : "are", ranks, of_ranks);
-  const int workers = workers_of(spec, ranks);
-  if (spec.group_size > 1 && workers % spec.group_size != 0)
-    return fmt::format("group_size = {}: {} worker{} do not fill groups of so many",
-                       spec.group_size, workers, workers == 1 ? "" : "s");
-  if (spec.participants > workers)
-    return fmt::format("participants = {}: there {} {} worker{}", spec.participants,
-                       workers == 1 ? "is" : "are", workers, workers == 1 ? "" : "s");
-  if (waits_as(spec, Synchronisation::backup) && spec.backups >= workers)
-    return fmt::format("backups = {}: of {} worker{} none would be waited for", spec.backups,
-                       workers, workers == 1 ? "" : "s");
-  if (spec.slow_worker >= workers)
-    return fmt::format("slow_worker = {}: workers are numbered 0 to {}", spec.slow_worker,
-                       workers - 1);
-  return method_row(spec.method).sums == SumPlace::neighbours
-             ? topology_misfit(spec.topology, workers)
-             : "";
-}
-
 double share_of(const TrainingSpec& spec, int workers, int worker) {
   if (spec.shares == DataShares::equal) return 1.0 / workers;
   return 2.0 * (worker + 1) / (static_cast<double>(workers) * (workers + 1));

@@ -328,7 +328,8 @@ double budgeted_steps(const TrainingSpec& spec, int workers);
 
 /// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
 /// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
-/// together 2 max(1, N/S). S colocated ones: a server pushes to S-1 and answers N-1 others,
+/// together 2 max(1, N/S). A chief before a server: a sum and an answer on each side, together 4 (2
+/// without other workers). S colocated ones: a server pushes to S-1 and answers N-1 others,
 /// (N+S-2)/S in each direction, with S = N as all-reduce. Neighbours: as many as a worker sends to.
 /// Local steps share one such volume, as many as a round has in the beginning.
 double parameter_volumes(const TrainingSpec& spec, int workers);

@@ -1,10 +1,13 @@
 // Which settings of a training cell do not go together, and why.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -352,6 +355,54 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
         "the method chooses a message when the last one has come back, and encoded gradients are "
         "queued in an order that is known before; take wfbp-a2a or mg-wfbp");
   return "";
+}
+
+namespace {
+
+/// A server's GPU keeps a piece of each worker, all of them counted by one call's ints.
+std::string slots_misfit(const TrainingSpec& spec, int workers) {
+  if (spec.server_sums != ServerSums::gpu) return "";
+  const std::uint64_t whole = facts_of(spec.model, spec.sequence).parameters;
+  const auto servers = static_cast<std::uint64_t>(servers_of(spec, 0));
+  const std::uint64_t part =
+      std::min((whole + servers - 1) / servers, partition_of(spec).count() / sizeof(float));
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
+  if (part <= kMost / static_cast<std::uint64_t>(workers)) return "";
+  return fmt::format(
+      "server_sums = \"gpu\" with partition = {}: {} workers' pieces of up to {} elements are more "
+      "than one call of NCCL's counts ({}); take a smaller partition",
+      format_bytes(partition_of(spec)), workers, part, kMost);
+}
+
+}  // namespace
+
+std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
+  const int servers = servers_of(spec, ranks);
+  const char* plural = servers == 1 ? "" : "s";
+  const char* of_ranks = ranks == 1 ? "" : "s";
+  if (workers_of(spec, ranks) < 1)
+    return fmt::format("{} server{} leave{} no worker among {} rank{}", servers, plural,
+                       servers == 1 ? "s" : "", ranks, of_ranks);
+  if (servers > ranks)
+    return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
+                       servers == 1 ? "is" : "are", ranks, of_ranks);
+  const int workers = workers_of(spec, ranks);
+  if (spec.group_size > 1 && workers % spec.group_size != 0)
+    return fmt::format("group_size = {}: {} worker{} do not fill groups of so many",
+                       spec.group_size, workers, workers == 1 ? "" : "s");
+  if (spec.participants > workers)
+    return fmt::format("participants = {}: there {} {} worker{}", spec.participants,
+                       workers == 1 ? "is" : "are", workers, workers == 1 ? "" : "s");
+  if (waits_as(spec, Synchronisation::backup) && spec.backups >= workers)
+    return fmt::format("backups = {}: of {} worker{} none would be waited for", spec.backups,
+                       workers, workers == 1 ? "" : "s");
+  if (spec.slow_worker >= workers)
+    return fmt::format("slow_worker = {}: workers are numbered 0 to {}", spec.slow_worker,
+                       workers - 1);
+  if (auto reason = slots_misfit(spec, workers); !reason.empty()) return reason;
+  return method_row(spec.method).sums == SumPlace::neighbours
+             ? topology_misfit(spec.topology, workers)
+             : "";
 }
 
 }  // namespace dynamiccl

@@ -6,8 +6,10 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string_view>
 
+#include "core/training/payload.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "orchestrator/tune/work_time.hpp"
@@ -96,6 +98,24 @@ struct Workload {
   Axis waiting;  ///< one value unless cells differ in it
 };
 
+/// What a way to run gives to the library; nullopt where that depends on values.
+std::optional<Bytes> wire_size(const WorkCell& cell) {
+  if (!is_training(cell)) return cell.size;
+  const TrainingSpec spec = training_spec(cell);
+  if (spec.packing != Packing::none || spec.group_compression != Codec::none) return std::nullopt;
+  const auto bytes = payload_of(spec).effective_bytes;
+  return bytes ? std::optional(Bytes(*bytes)) : std::nullopt;
+}
+
+/// What all of them give to the library alike; nullopt where ways differ or nobody knows before.
+std::optional<Bytes> common_wire_size(const std::vector<RunChoice>& choices) {
+  const auto size = wire_size(choices.front().cell);
+  const bool alike = std::all_of(choices.begin(), choices.end(), [&](const RunChoice& choice) {
+    return wire_size(choice.cell) == size;
+  });
+  return alike ? size : std::nullopt;
+}
+
 TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigures& published) {
   const RunChoice& first = work.choices.front();
   const PlannedGroup& group = plan.base.groups[first.group];
@@ -117,7 +137,13 @@ TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigu
     task.search.task.prior_log_us.push_back(published_log_time(published, own) +
                                             schedule_log_offset(choice.cell, own.ranks));
   }
-  set_task(task.search.task.state, task.search.task.key.task, first.cell.size, first.cell.size);
+  // A codec that ways differ in is theirs, not the task's: its size is the plain values' then, and
+  // what goes over the wire is not said.
+  const auto wire = common_wire_size(work.choices);
+  TaskKey& key = task.search.task.key.task;
+  if (wire) key.bin = SizeBin::of(*wire);
+  set_task(task.search.task.state, key, first.cell.size, wire.value_or(first.cell.size));
+  if (!wire) task.search.task.state.effective_size = std::nullopt;
   return task;
 }
 

@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,47 @@ TEST_CASE("the library that carried gradients stands beside the backend they are
   store_training(ddp, {{{"ddp", R"({"model":"mlp","batch":"8"})"}}, {100}}, figures, 2);
   CHECK(TableView(named_query(Reader(folder.file("b.sqlite")), "training", {}))
             .text(0, "carried_by") == "c10d");
+}
+
+TEST_CASE("every figure of a server says which library carried it", "[d-04]") {
+  const auto carried = [](const char* method, const char* library, double predicted_us) {
+    TrainedCase one{method, "mlp", 8, 2, 100, usual_figures()};
+    one.figures.predicted_us = predicted_us;
+    one.figures.details["carried_by"] = library;
+    one.figures.details["pieces"] = {{0, 256, 0}};
+    one.figures.details["predicted"] = {{"computing_us", 84}};
+    one.figures.details["memory"] = {
+        {"unit_bytes", 1024}, {"held_bytes", 0}, {"limit_bytes", 1024}};
+    return one;
+  };
+  // The server's step is expected to be short and is not.
+  TrainedCase coded = carried("bsp-ps", "Open MPI 4.1.4", 40);
+  coded.extra = R"(,"compression":"topk")";
+  coded.figures.details["compression"] = {
+      {"nominal_bytes", 1024}, {"message_bytes", 80}, {"formula_bytes", 80}};
+  const TrainedRun run(
+      {carried("bsp-ps", "Gloo 0.5.0", 30), carried("bsp-a2a", "MPICH 4.1", 100), coded});
+  const std::map<std::string, std::size_t> rows_of{
+      {"training", 3},    {"messages", 3},        {"prediction", 3}, {"scaling", 2},
+      {"cost_orders", 3}, {"training_memory", 5}, {"compression", 1}};
+  for (const auto& [query, count] : rows_of) {
+    INFO(query);
+    const Table table = run.query(query.c_str());
+    const TableView rows(table);
+    CHECK(rows.size() == count);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const bool is_coded = rows.text(i, "settings").find("topk") != std::string::npos;
+      const char* own = rows.text(i, "method") == "bsp-a2a" ? "MPICH 4.1" : "Gloo 0.5.0";
+      CHECK(rows.text(i, "carried_by") == (is_coded ? "Open MPI 4.1.4" : own));
+    }
+  }
+  const Table table = run.query("architecture");
+  const TableView choice(table);
+  REQUIRE(choice.size() == 1);
+  CHECK(choice.text(0, "chosen_architecture") == "ps");
+  CHECK(choice.text(0, "carried_by") == "Gloo 0.5.0");
+  CHECK(choice.text(0, "best_architecture") == "ring");
+  CHECK(choice.text(0, "best_carried_by") == "MPICH 4.1");
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "core/statistics/saturation.hpp"
 #include "tuner/action/spaces.hpp"
+#include "tuner/state/state_from_regime.hpp"
 
 using namespace dynamiccl;
 
@@ -104,6 +105,20 @@ TEST_CASE("in-network aggregation and foreign libraries are left alone") {
     CHECK(outcomes[0].evaluations == 1);
     CHECK(outcomes[0].guard == guard);
   }
+}
+
+TEST_CASE("what a task sends stays when its first launch tells where it is", "[E-18]") {
+  FakeWorld world;
+  std::vector<SearchTask> tasks(3, make_task(20));
+  set_task(tasks[0].task.state, tasks[0].task.key.task, tasks[0].size, Bytes{1 << 12});
+  set_task(tasks[1].task.state, tasks[1].task.key.task, tasks[1].size, tasks[1].size);
+  tasks[1].task.state.effective_size = std::nullopt;  // nobody knows before
+  const auto agent = exhaustive();
+  (void)search(*agent, tasks, world.evaluate(), {}, nullptr);
+  for (const SearchTask& task : tasks) CHECK(task.task.state.nominal_size == task.size);
+  CHECK(tasks[0].task.state.effective_size == Bytes{1 << 12});
+  CHECK_FALSE(tasks[1].task.state.effective_size);
+  CHECK(tasks[2].task.state.effective_size == tasks[2].size);
 }
 
 TEST_CASE("faults end a task's exploration and a failed default leaves it alone", "[E-149]") {

@@ -218,9 +218,12 @@ class Searcher {
 
   static void place(SearchTask& owner, const Measured& measured) {
     if (!measured.regime_id.empty()) owner.task.key.regime = measured.regime_id;
+    const State before = owner.task.state;
     if (measured.regime.is_object())
       owner.task.state = state_from_regime(measured.regime, owner.nodes);
     set_task(owner.task.state, owner.task.key.task, owner.size, owner.size);
+    // Whoever made the task knows what its ways to run encode; a regime does not.
+    if (before.nominal_size) owner.task.state.effective_size = before.effective_size;
   }
 
   RewardTerms reward_of(const LoopStep& step, const Trial& trial, Micros reference) const {

@@ -31,17 +31,22 @@
 --   switched_after | integer | steps of each worker before workers waited otherwise (switch_to)
 --   consensus_distance | real | root of the mean squared distance from the mean, at the end
 --   spectral_gap | real | of the neighbours' mixing matrix: the larger, the faster weights come together
+--   mean_accuracy | real | of the mean of neighbours' weights, with which D-PSGD is published to end, in the median launch
+--   mean_beyond_plain | real | the same less the plain one's accuracy in the same block, median
+--   mean_beyond_plain_low | real | smallest
+--   mean_beyond_plain_high | real | largest
 --   settings
 -- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
 -- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block where both
 -- reached the target; over five blocks the smallest and the largest enclose the median with 94 % confidence. The target
 -- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the same plain cells, those without a
--- target too.
+-- target too. accuracy of workers with weights of their own is the least accurate one's.
 WITH taken AS (
   SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
          json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
          json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
          json_extract(t.details_json, '$.gossip.spectral_gap') AS spectral_gap,
+         json_extract(t.details_json, '$.gossip.mean_accuracies[#-1][1]') AS mean_accuracy,
          1 - json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS unsent,
          json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,
          json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,
@@ -64,7 +69,7 @@ plain AS (
 ),
 numbered AS (
   SELECT t.*, CASE WHEN coalesce(t.target_reached, 1) THEN t.trained_us / p.plain_us END AS over,
-         t.accuracy - p.plain_accuracy AS beyond,
+         t.accuracy - p.plain_accuracy AS beyond, t.mean_accuracy - p.plain_accuracy AS mean_beyond,
          t.samples * 1.0 / nullif(p.plain_samples, 0) AS samples_over,
          row_number() OVER (PARTITION BY t.cell_id ORDER BY t.trained_us) AS place,
          count(*) OVER (PARTITION BY t.cell_id) AS n
@@ -96,6 +101,14 @@ further AS (
   FROM differing
   GROUP BY cell_id
 ),
+averaged AS (
+  SELECT cell_id, max(mean_beyond) FILTER (WHERE place = (n + 1) / 2) AS median, min(mean_beyond) AS low,
+         max(mean_beyond) AS high
+  FROM (SELECT cell_id, mean_beyond, row_number() OVER (PARTITION BY cell_id ORDER BY mean_beyond) AS place,
+               count(*) OVER (PARTITION BY cell_id) AS n
+        FROM numbered WHERE mean_beyond IS NOT NULL)
+  GROUP BY cell_id
+),
 met AS (
   SELECT cell_id, sum(coalesce(target_reached, 0)) AS reached FROM taken GROUP BY cell_id
 )
@@ -105,10 +118,12 @@ SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.w
        r.low AS over_plain_low, r.high AS over_plain_high, r.samples_over AS samples_over_plain,
        r.median / r.samples_over AS sample_time_over_plain, f.median AS beyond_plain, f.low AS beyond_plain_low,
        f.high AS beyond_plain_high, f.samples_off AS beyond_samples_off, n.most AS most_stale, n.late AS dropped,
-       n.unsent, n.last_round_steps, n.switched_after, n.distance AS consensus_distance, n.spectral_gap, n.settings
+       n.unsent, n.last_round_steps, n.switched_after, n.distance AS consensus_distance, n.spectral_gap,
+       n.mean_accuracy, a.median AS mean_beyond_plain, a.low AS mean_beyond_plain_low, a.high AS mean_beyond_plain_high, n.settings
 FROM numbered n
 JOIN met m ON m.cell_id = n.cell_id
 LEFT JOIN typical r ON r.cell_id = n.cell_id
 LEFT JOIN further f ON f.cell_id = n.cell_id
+LEFT JOIN averaged a ON a.cell_id = n.cell_id
 WHERE n.place = (n.n + 1) / 2
 ORDER BY n.environment, n.backend, n.model, n.batch, n.workers, n.task, n.trained_us, n.method, n.settings

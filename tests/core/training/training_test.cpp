@@ -284,6 +284,18 @@ TEST_CASE("servers sum on GPUs where NCCL's calls have one order", "[d-04][d-05]
           s.local_steps = 4;
         }).empty());
 
+  // A quarter of GiB of floats each: eight workers' are one more than a call counts.
+  TrainingSpec large = spec;
+  large.model = TrainingModel::bert_large;
+  large.partition = Bytes(1U << 30);
+  CHECK(ranks_misfit(large, 8).empty());
+  CHECK_THAT(ranks_misfit(large, 9), ContainsSubstring("take a smaller partition"));
+  large.servers = 2;
+  CHECK(ranks_misfit(large, 12).empty());
+  large.servers = 1;
+  large.partition = Bytes(1U << 29);
+  CHECK(ranks_misfit(large, 9).empty());
+
   spec.server_sums = ServerSums::chief;
   CHECK(training_contradiction(spec).empty());
   CHECK(server_gpu_misfit(spec, false).empty());

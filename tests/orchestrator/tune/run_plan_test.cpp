@@ -193,6 +193,33 @@ TEST_CASE("cells that differ in any setting of training but the task's are choic
   CHECK(plan.tasks[0].arms() == 5);
 }
 
+TEST_CASE("what goes over the wire is the task's where all ways to run have one codec", "[E-18]") {
+  const auto task_of = [](const std::string& codecs) {
+    const std::string work =
+        "[[work]]\ntraining = \"bsp-a2a\"\nmodel = \"cnn-small\"\nepochs = 4\ntarget = 0.6\n" +
+        codecs;
+    return planned_run(parsed(work, "\"ring\"")).tasks.at(0).search.task;
+  };
+  const std::uint64_t plain = 4 * facts_of(TrainingModel::cnn_small, 64).parameters;
+  const auto bin = [](const Task& task) { return task.key.task.bin.log2; };
+  const Task floats = task_of("");
+  CHECK(floats.state.effective_size == Bytes(plain));
+  CHECK(bin(floats) == SizeBin::of(Bytes(plain)).log2);
+  const Task halves = task_of("compression = \"bf16\"\n");
+  CHECK(halves.state.nominal_size == Bytes(plain));
+  CHECK(halves.state.effective_size == Bytes(plain / 2));
+  CHECK(bin(halves) == bin(floats) - 1);
+  // Sizes of these are the ways' own, or nobody's before a step.
+  for (const char* codecs : {"compression = [\"none\", \"bf16\"]\n",
+                             "compression = \"threshold\"\n", "packing = \"exponents\"\n"}) {
+    INFO(codecs);
+    const Task open = task_of(codecs);
+    CHECK(open.state.nominal_size == Bytes(plain));
+    CHECK_FALSE(open.state.effective_size);
+    CHECK(bin(open) == bin(floats));
+  }
+}
+
 TEST_CASE("published figures and the ratio of communication to computation are the prior") {
   const TunePlan plan = planned_run(training());
   const auto& prior = plan.tasks[0].search.task.prior_log_us;

@@ -3,7 +3,10 @@
 // memory that says it is one and updates as one, ranks are threads.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cmath>
 #include <functional>
+#include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -100,6 +103,30 @@ TEST_CASE("neighbours on GPUs swap weights in one call of the library's", "[d-30
     if (comm.swaps != spec.oracle)
       record.reason = "as many swaps as rounds are due", ++record.wrong;
   });
+}
+
+TEST_CASE("the mean of neighbours' weights is judged, and each goes on with its own", "[d-30]") {
+  TrainingSpec spec = rounds(Synchronisation::bsp, TrainingMethod::d_psgd);
+  spec.epochs = 1;
+  constexpr std::size_t kRanks = 4;
+  std::vector<double> own(kRanks);
+  std::vector<double> judged(kRanks);
+  on_all_ranks(spec, kRanks, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    const auto driver = make_round_driver(comm, plan, spec, *worker, Micros(30e6));
+    for (int step = 0; step < 3; ++step) driver->step();
+    const std::vector<float> before = worker->weights();
+    TrainingFigures figures;
+    driver->look(figures, 3);
+    if (worker->weights() != before) record.reason = "other weights afterwards", ++record.wrong;
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    own[rank] = worker->accuracy(1);
+    const auto& told = figures.details.at("gossip").at("mean_accuracies").back();
+    judged[rank] = told.at(1);
+    if (told.at(0) != 3) record.reason = "after three rounds", ++record.wrong;
+  });
+  const double mean = std::accumulate(own.begin(), own.end(), 0.0) / kRanks;
+  CHECK(std::set<double>(own.begin(), own.end()).size() > 1);
+  for (const double each : judged) CHECK(std::abs(each - mean) < 1e-6);
 }
 
 TEST_CASE("servers answer workers on GPUs by way of host memory", "[d-13]") {

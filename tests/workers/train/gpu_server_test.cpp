@@ -3,6 +3,7 @@
 // text compiled for the host, ranks are threads.
 #include "workers/train/exchange/gpu_server.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cstring>
@@ -92,15 +93,13 @@ class ServedThreads final : public QueuedThreads {
   void broadcast(void* data, std::size_t count, DataType, int root) override {
     const std::size_t bytes = count * sizeof(float);
     if (root != 0) throw Error(ErrorKind::bug, "the server is the first rank");
-    const int from = rank() == kChief ? 0 : kChief;
+    // From the server to the chief and along the workers, as NCCL's ring goes.
     if (rank() != 0) {
       std::vector<float> lost(count);
       const bool is_stale = planted == Fault::stale_answer && rank() == size() - 1;
-      wait(irecv(is_stale ? lost.data() : data, bytes, from, kRootedTag));
-      if (rank() != kChief) return;
+      wait(irecv(is_stale ? lost.data() : data, bytes, rank() - 1, kRootedTag));
     }
-    for (int to = rank() == 0 ? kChief : kChief + 1; to < (rank() == 0 ? kChief + 1 : size()); ++to)
-      wait(isend(data, bytes, to, kRootedTag));
+    if (rank() + 1 < size()) wait(isend(data, bytes, rank() + 1, kRootedTag));
   }
 
  private:
@@ -189,6 +188,62 @@ TEST_CASE("a server without a GPU is fed by a chief and trains what one process 
     most = 1e-6;
   }
   must_be_right(train(spec, 1 + workers), most);
+}
+
+TEST_CASE("bytes reckoned of a GPU's server and of a chief are those sent", "[d-04][d-05]") {
+  const auto sums = GENERATE(ServerSums::gpu, ServerSums::chief);
+  const int workers = GENERATE(1, 2, 3, 4);
+  const TrainingSpec spec = served(sums, TrainingMethod::wfbp_ps);
+  const int ranks = 1 + workers;
+  std::vector<std::uint64_t> sent(static_cast<std::size_t>(ranks));
+  std::vector<std::uint64_t> reckoned(sent.size());
+  std::vector<std::size_t> held(sent.size());
+  std::vector<TrainingFigures> figures(sent.size());
+  constexpr int kSteps = 2;
+  const RanRanks ran = run_ranks<ServedThreads>(
+      spec, plan_of(spec), ranks,
+      [&](ServedThreads& comm, const ExchangePlan& plan, TrainingWorker* worker, Learner& learner,
+          CellRecord&) {
+        const auto rank = static_cast<std::size_t>(comm.rank());
+        if (worker == nullptr) {
+          const auto server = make_step_server(comm, plan, spec, Micros(30e6));
+          server->serve(kSteps);
+          reckoned[rank] = server->sent_bytes();
+        } else {
+          const auto driver =
+              make_step_driver(comm, plan, spec, *worker, learner, nullptr, nullptr);
+          for (int step = 0; step < kSteps; ++step) driver->step();
+          driver->finish();
+          reckoned[rank] = driver->sent_bytes();
+          held[rank] = driver->extra_bytes() - worker->answer_bytes();
+          driver->describe(figures[rank]);
+        }
+        sent[rank] = comm.sent;
+      });
+  for (const std::string& failure : ran.failures) CHECK(failure.empty());
+  const std::uint64_t volume = kSteps * 500 * sizeof(float);
+  const std::size_t piece = 130 * sizeof(float);
+  const bool by_chief = sums == ServerSums::chief;
+  std::uint64_t others = 0;
+  std::uint64_t others_reckoned = 0;
+  for (std::size_t rank = 0; rank < sent.size(); ++rank) {
+    INFO("rank " << rank << " of " << ranks);
+    const bool is_chief = by_chief && rank == 1;
+    if (rank < 2) CHECK(reckoned[rank] == sent[rank]);
+    if (rank >= 2) others += sent[rank];
+    if (rank >= 2) others_reckoned += reckoned[rank];
+    CHECK(held[rank] == (is_chief ? piece : 0));
+    CHECK(figures[rank].details.contains("staging_bytes") == is_chief);
+    if (is_chief) CHECK(figures[rank].details["staging_bytes"] == piece);
+  }
+  // Who ends a chain of workers is the library's choice: each is reckoned as their mean, in whole
+  // bytes of a piece.
+  const std::uint64_t pieces = kSteps * plan_of(spec).pieces.size();
+  CHECK(others_reckoned <= others);
+  CHECK(others <= others_reckoned + pieces * static_cast<std::uint64_t>(workers));
+  const std::uint64_t busiest = *std::max_element(reckoned.begin(), reckoned.end());
+  CHECK(2.0 * static_cast<double>(busiest) ==
+        parameter_volumes(spec, workers) * static_cast<double>(volume));
 }
 
 TEST_CASE("weights after local steps meet at a server's GPU", "[d-04][d-05]") {

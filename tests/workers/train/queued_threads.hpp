@@ -69,6 +69,8 @@ class DrawnLearner final : public StandInLearner {
   void load(const Batch& batch) override { pixels_ = batch.pixels; }
   void compute_loss() override { loss_ = 1.0 / ++losses_; }
   [[nodiscard]] double loss() const override { return loss_; }
+  /// Tells whose weights are judged.
+  double accuracy(const Batch&) override { return double{parameters_.front().data[0]}; }
   void backward() override {
     for (std::size_t p = 0; p < parameters_.size(); ++p) {
       for (std::size_t i = 0; i < parameters_[p].count; ++i)

@@ -1,5 +1,6 @@
 #include "workers/train/exchange/gpu_pushes.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace dynamiccl {
@@ -49,12 +50,16 @@ class PushesToGpu final : public Reducer {
   std::size_t answered_ = 0;  ///< pieces of this step
 };
 
-/// Rooted calls: where the root has no GPU, the communicator's chief passes on what the library
-/// reduced to it, and what comes back (NcclCommunicator).
+/// Rooted calls: where the root has no GPU, the communicator's chief, the first worker, passes on
+/// what the library reduced to it, and what comes back (NcclCommunicator). There it holds a sum on
+/// its GPU and in page-locked memory, one at a time.
 class PushesByChief final : public Reducer {
  public:
   PushesByChief(Communicator& comm, const ExchangePlan& plan, float* gradients)
-      : comm_(comm), plan_(plan), gradients_(gradients) {}
+      : comm_(comm),
+        plan_(plan),
+        gradients_(gradients),
+        workers_(static_cast<std::uint64_t>(comm.size() - plan.first_worker())) {}
 
   bool start(std::size_t index) override {
     const Piece& piece = plan_.pieces[index];
@@ -62,14 +67,30 @@ class PushesByChief final : public Reducer {
     comm_.reduce(at, nullptr, piece.count, DataType::float32, piece.server);
     comm_.broadcast(at, piece.count, DataType::float32, piece.server);
     comm_.complete();  // who waits for the sum reads it at once
-    sent_bytes_ += piece.count * sizeof(float);
+    sent_bytes_ += sent_of(piece.count * sizeof(float));
     return true;
   }
+  [[nodiscard]] std::size_t extra_bytes() const override { return is_chief() ? largest() : 0; }
+  [[nodiscard]] std::size_t staging_bytes() const override { return is_chief() ? largest() : 0; }
 
  private:
+  [[nodiscard]] bool is_chief() const { return comm_.rank() == plan_.first_worker(); }
+  [[nodiscard]] std::size_t largest() const {
+    std::size_t most = 0;
+    for (const Piece& piece : plan_.pieces) most = std::max(most, piece.count * sizeof(float));
+    return most;
+  }
+  /// Along a chain of the workers, as NCCL's ring goes, each hands the sum on towards the chief and
+  /// all but one the answer away from it. Who is the last in it is NCCL's choice: the others' mean.
+  [[nodiscard]] std::uint64_t sent_of(std::uint64_t bytes) const {
+    if (is_chief()) return workers_ > 1 ? 2 * bytes : bytes;
+    return bytes + bytes * (workers_ - 2) / (workers_ - 1);
+  }
+
   Communicator& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
+  std::uint64_t workers_;
 };
 
 }  // namespace

@@ -187,6 +187,14 @@ void move_centre_in(TensorMemory& memory, const TrainingSpec& spec, float* sum, 
   memory.blend(centre, 1, sum, static_cast<float>(spec.elastic), count);
 }
 
+std::vector<float> mean_weights(Messages& comm, const std::vector<float>& own) {
+  const auto sums = sum_over_ranks(comm, std::vector<double>(own.begin(), own.end()));
+  std::vector<float> mean;
+  mean.reserve(sums.size());
+  for (const double sum : sums) mean.push_back(static_cast<float>(sum / comm.size()));
+  return mean;
+}
+
 double consensus_distance(Messages& comm, const std::vector<float>& own) {
   std::vector<double> mean = sum_over_ranks(comm, std::vector<double>(own.begin(), own.end()));
   const auto ranks = static_cast<double>(comm.size());

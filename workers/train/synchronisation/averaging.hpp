@@ -87,6 +87,9 @@ void move_centre(const TrainingSpec& spec, const float* sum, float scale, float*
 void move_centre_in(TensorMemory& memory, const TrainingSpec& spec, float* sum, float scale,
                     float* centre, std::size_t count);
 
+/// The mean of all workers' weights. Ranks: all, each with its own.
+std::vector<float> mean_weights(Messages& comm, const std::vector<float>& own);
+
 /// Root of the mean squared distance of the workers' weights from their mean. Ranks: all, each with
 /// its own weights.
 double consensus_distance(Messages& comm, const std::vector<float>& own);

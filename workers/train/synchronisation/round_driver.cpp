@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -167,15 +168,28 @@ class RoundDriver final : public StepDriver {
     gossip["topology"] = name_of(spec_.topology);
     gossip["spectral_gap"] = spectral_gap(spec_.topology, comm_.size());
     gossip["consensus"].push_back({rounds, consensus_distance(comm_, worker_.weights())});
+    if (spec_.epochs > 0) gossip["mean_accuracies"].push_back({rounds, accuracy_of_mean()});
   }
   void describe(TrainingFigures& figures) const override {
     if (spec_.synchronisation == Synchronisation::post_local)
       figures.details["switched_after_rounds"] =
           std::min(lengths_.rounds(), lengths_.plain_rounds());
     if (!lengths_.log().empty()) figures.details["round_steps"] = lengths_.log();
+    if (const std::size_t bytes = exchange_ ? exchange_->staging_bytes() : 0; bytes > 0)
+      figures.details["staging_bytes"] = bytes;
   }
 
  private:
+  /// Of the workers' mean, which is what D-PSGD is published to end with; training goes on from
+  /// each worker's own weights.
+  double accuracy_of_mean() {
+    const std::vector<float> own = worker_.host_weights();
+    worker_.take_host_weights(mean_weights(comm_, own).data());
+    const int samples = spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
+    const double accuracy = worker_.accuracy(samples);
+    worker_.take_host_weights(own.data());
+    return -max_over_ranks(comm_, {-accuracy})[0];
+  }
   [[nodiscard]] int steps_to_do(bool plain) const {
     if (forgot_) return 1;  // as many messages as others' rounds have
     if (misbehaves(worker_, planted_fault().keep_rounds)) return spec_.local_steps;
