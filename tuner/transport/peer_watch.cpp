@@ -56,7 +56,7 @@ std::mutex& fork_mutex() {
   return tracked_mutex();
 }
 void track_socket(int socket) { tracked().push_back(socket); }
-void close_tracked(Descriptor& socket) {
+void close_tracked(FileDescriptor& socket) {
   if (!socket.valid()) return;
   const std::lock_guard<std::mutex> lock(fork_mutex());
   std::vector<int>& all = tracked();
@@ -91,7 +91,7 @@ bool send_packet(int socket, const Packet& packet, int file) {
          static_cast<ssize_t>(sizeof packet);
 }
 
-Received receive_packet(int socket, Packet& packet, Descriptor& file) {
+Received receive_packet(int socket, Packet& packet, FileDescriptor& file) {
   iovec part{&packet, sizeof packet};
   msghdr message{};
   message.msg_iov = &part;
@@ -106,7 +106,7 @@ Received receive_packet(int socket, Packet& packet, Descriptor& file) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     int number = -1;
     std::memcpy(&number, CMSG_DATA(header), sizeof number);
-    file = Descriptor(number);
+    file = FileDescriptor(number);
   }
   const bool whole = size == static_cast<ssize_t>(sizeof packet) &&
                      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
@@ -123,7 +123,7 @@ bool PeerWatch::start(std::string& problem) {
   if (epoll_.valid()) return true;
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
-    epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+    epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
     if (epoll_.valid()) track_socket(epoll_.get());
   }
   if (!epoll_.valid()) {
@@ -183,7 +183,7 @@ void PeerWatch::serve(int socket) {
   // A peer that talks all the time must not keep others, or who closes its connection, waiting.
   for (int i = 0; i < kPacketsAtOnce; ++i) {
     Packet packet;
-    Descriptor file;
+    FileDescriptor file;
     const Received received = receive_packet(socket, packet, file);
     if (received == Received::nothing) return;
     if (received == Received::packet && client->second->on_packet(packet, std::move(file)))

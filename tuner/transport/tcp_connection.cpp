@@ -100,19 +100,19 @@ bool choose_address(const std::string& wanted, Handle& handle) {
   return found;
 }
 
-Descriptor tcp_socket(int family) {
+FileDescriptor tcp_socket(int family) {
   const std::lock_guard<std::mutex> lock(fork_mutex());
-  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.valid()) track_socket(socket.get());
   return socket;
 }
 
 }  // namespace
 
-TcpConnection::TcpConnection(bool sender, Descriptor socket, std::size_t inline_bytes)
+TcpConnection::TcpConnection(bool sender, FileDescriptor socket, std::size_t inline_bytes)
     : sender_(sender), inline_bytes_(inline_bytes), socket_(std::move(socket)) {}
 
-std::unique_ptr<TcpConnection> TcpConnection::make(bool sender, Descriptor socket,
+std::unique_ptr<TcpConnection> TcpConnection::make(bool sender, FileDescriptor socket,
                                                    std::size_t inline_bytes, std::string& problem) {
   if (CopyPool::instance().threads() == 0) inline_bytes = std::numeric_limits<std::size_t>::max();
   tune(socket.get());
@@ -263,10 +263,10 @@ TcpListener::~TcpListener() {
   close_tracked(socket_);
 }
 
-Descriptor TcpListener::accept(const Token& token) {
+FileDescriptor TcpListener::accept(const Token& token) {
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
-    Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid() && callers_.size() < kMostTcpCallers) {
       track_socket(socket.get());
       callers_.push_back({std::move(socket), {}, 0});
@@ -281,7 +281,7 @@ Descriptor TcpListener::accept(const Token& token) {
     if (size > 0 && caller.size < caller.text.size()) continue;
     Packet packet;
     std::memcpy(&packet, caller.text.data(), sizeof packet);
-    Descriptor socket = std::move(caller.socket);
+    FileDescriptor socket = std::move(caller.socket);
     callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
     if (size > 0 && packet.magic == kWireMagic && packet.version == kWireVersion &&
         packet.message == Message::hello && packet.token == token)
@@ -308,7 +308,7 @@ std::unique_ptr<TcpConnecting> TcpConnecting::begin(const Handle& handle, std::s
 
 TcpConnecting::~TcpConnecting() { close_tracked(socket_); }
 
-Descriptor TcpConnecting::finish(std::string& problem) {
+FileDescriptor TcpConnecting::finish(std::string& problem) {
   pollfd event{socket_.get(), POLLOUT, 0};
   if (poll(&event, 1, 0) == 0) return {};
   int error = 0;

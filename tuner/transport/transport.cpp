@@ -191,7 +191,7 @@ Transport::Connecting Transport::take_connecting(const Token& token) {
 
 Result Transport::connect_folder(const Handle& handle, Connection*& connection) {
   int error = 0;
-  Descriptor socket;
+  FileDescriptor socket;
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
     socket = folder_->connect(handle.name, error);
@@ -240,7 +240,7 @@ Result Transport::connect_tcp(const Handle& handle, std::unique_ptr<TcpConnectin
       pending = TcpConnecting::begin(handle, problem);
     if (pending == nullptr) return fail(nccl_net::kSystemError, problem);
   }
-  Descriptor socket = pending->finish(problem);
+  FileDescriptor socket = pending->finish(problem);
   if (!socket.valid() && problem.empty()) return nccl_net::kSuccess;
   pending.reset();
   if (!socket.valid()) return fail(nccl_net::kSystemError, problem);
@@ -254,7 +254,7 @@ Result Transport::accept(Listener& listener, Connection*& connection) {
   const Result result = accept_folder(listener, connection);
   if (result != nccl_net::kSuccess || connection != nullptr || listener.tcp == nullptr)
     return result;
-  Descriptor socket = listener.tcp->accept(listener.handle.token);
+  FileDescriptor socket = listener.tcp->accept(listener.handle.token);
   if (!socket.valid()) return nccl_net::kSuccess;
   std::string problem;
   say(nccl_net::kInfo, "a connection by TCP");
@@ -266,7 +266,7 @@ Result Transport::accept(Listener& listener, Connection*& connection) {
 Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
-    Descriptor socket(
+    FileDescriptor socket(
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid() && listener.callers.size() < kMostCallers) {
       track_socket(socket.get());
@@ -275,10 +275,10 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   }
   for (std::size_t i = 0; i < listener.callers.size(); ++i) {
     Packet hello;
-    Descriptor file;
+    FileDescriptor file;
     const Received received = receive_packet(listener.callers[i].get(), hello, file);
     if (received == Received::nothing) continue;
-    Descriptor socket = std::move(listener.callers[i]);
+    FileDescriptor socket = std::move(listener.callers[i]);
     listener.callers.erase(listener.callers.begin() + static_cast<std::ptrdiff_t>(i));
     if (received == Received::closed || hello.message != Message::hello ||
         hello.token != listener.handle.token || peer_user(socket.get()) != geteuid()) {
@@ -299,7 +299,7 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   return nccl_net::kSuccess;
 }
 
-Result Transport::make_connection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
+Result Transport::make_connection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                                   Connection*& connection) {
   std::string problem;
   std::unique_ptr<Connection> made;
@@ -332,7 +332,7 @@ void Transport::forget_file(Listener& listener) const {
 
 void Transport::close(Listener* listener) {
   if (listener == nullptr || forked()) return;  // the file is the other process's
-  for (Descriptor& caller : listener->callers) close_tracked(caller);
+  for (FileDescriptor& caller : listener->callers) close_tracked(caller);
   close_tracked(listener->socket);
   forget_file(*listener);
   delete listener;
@@ -347,8 +347,8 @@ void Transport::report() const {
                 counts().tcp_bytes.load(), counts().messages.load());
   say(nccl_net::kInfo, std::string("transported ") + std::string(line, std::strlen(line) - 1));
   if (settings_.report.empty()) return;
-  const Descriptor file(::open(settings_.report.c_str(),
-                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  const FileDescriptor file(::open(settings_.report.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file.valid() || ::write(file.get(), line, std::strlen(line)) < 0)
     say(nccl_net::kWarn,
         "cannot write DYNAMICCL_TRANSPORT_REPORT=" + settings_.report + errno_text(errno));
