@@ -209,12 +209,16 @@ times() { # LAUNCHES
   done
 }
 ddp() { # STEPS
-  local side launch
+  local side launch left
   for ((launch = 0; launch < ${LAUNCHES:-1}; ++launch)); do
     for side in ${SIDES:-sockets sockets8 host8 device8 nvlink}; do
       ranks "$side" "${DDP_SECONDS:-90}" python3 "$root/scripts/ddp_steps.py" --label "$side" --models "${MODELS:-bert-large}" --steps "$1" --warmup 5 ${DDP_OPTIONS:-} || failed=1
-      cat "$work/0" >>"$out/ddp.jsonl"
-      say "ddp $side $(cat "$work/0"); files left in the folder: $(find "$shared" -name 'dynamiccl-*' | wc -l)"
+      left=$(find "$shared" -name 'dynamiccl-*' | wc -l)
+      [ "$left" = 0 ] || failed=1
+      python3 -c 'import json, sys
+for line in sys.stdin: print(json.dumps({**json.loads(line), "options": sys.argv[1], "files_left": int(sys.argv[2])}))' \
+        "${DDP_OPTIONS:-}" "$left" <"$work/0" >>"$out/ddp.jsonl" || failed=1
+      say "ddp $side $(cat "$work/0"); files left in the folder: $left"
     done
   done
 }
@@ -261,9 +265,9 @@ jobkills() { # KILLS
       wait "${jobs[@]}"; jobs=()
     done
     for ((i = 0; i < $1; ++i)); do
-      python3 - "$side" "$wall" $((i % ranks)) "$work/jobkill.$i" "$ranks" <<'PYTHON' | tee -a "$out/jobkills.jsonl" || failed=1
+      python3 - "$side" "$wall" $((i % ranks)) "$work/jobkill.$i" "$ranks" "$(find "$shared" -name 'dynamiccl-*' | wc -l)" <<'PYTHON' | tee -a "$out/jobkills.jsonl" || failed=1
 import json, sys
-side, wall, victim, place, ranks = sys.argv[1:]
+side, wall, victim, place, ranks, left = sys.argv[1:]
 text = lambda rank, suffix="": open(f"{place}/{rank}{suffix}", errors="replace").read()
 killed = float(text(victim).split()[-1])
 for rank in range(int(ranks)):
@@ -271,7 +275,7 @@ for rank in range(int(ranks)):
         ended, code = text(rank).split()[-2:] if len(text(rank).split()) >= 2 else ("nan", "-1")
         said = [line for line in text(rank, ".log").splitlines() if "rror" in line]
         print(json.dumps({"side": side, "wall": wall, "victim": int(victim), "survivor": rank, "exit_code": int(code),
-                          "seconds_after": round(float(ended) - killed, 2), "said": said[0][:300] if said else ""}))
+                          "seconds_after": round(float(ended) - killed, 2), "files_left": int(left), "said": said[0][:300] if said else ""}))
 PYTHON
     done
     say "jobkills $side; files left: $(find "$shared" -name 'dynamiccl-*' | wc -l)"

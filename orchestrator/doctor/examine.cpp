@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "containers/command.hpp"
@@ -48,15 +49,20 @@ LaunchRequest request_of(const EnvironmentProfile& profile, Backend backend,
   return request;
 }
 
-/// What probes are told besides their rank: the folder that NCCL's ranks would meet in.
-std::map<std::string, std::string> folder_variable(const EnvironmentProfile& profile,
-                                                   const LaunchShape& shape,
-                                                   const LaunchSite& site) {
-  constexpr const char* kFolder = "DYNAMICCL_SHARED_FOLDER";
-  const auto request = request_of(profile, Backend::nccl, shape, site);
-  const auto found = request.environment.find(kFolder);
-  if (found == request.environment.end()) return {};
-  return {{kFolder, found->second}};
+/// What probes are told besides their rank: the folder that NCCL's ranks would meet in, and what
+/// sets the memory that they need there.
+std::map<std::string, std::string> folder_variables(const EnvironmentProfile& profile,
+                                                    const LaunchShape& shape,
+                                                    const LaunchSite& site) {
+  constexpr std::array kNames{"DYNAMICCL_SHARED_FOLDER", "DYNAMICCL_TRANSPORT_",
+                              "NCCL_MIN_CTAS",           "NCCL_MAX_CTAS",
+                              "NCCL_MIN_NCHANNELS",      "NCCL_MAX_NCHANNELS"};
+  std::map<std::string, std::string> told;
+  for (const auto& [name, value] : request_of(profile, Backend::nccl, shape, site).environment)
+    if (std::any_of(kNames.begin(), kNames.end(),
+                    [&](const char* known) { return name.rfind(known, 0) == 0; }))
+      told[name] = value;
+  return told;
 }
 
 ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std::string& folder,
@@ -379,7 +385,7 @@ Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector
     }
     const Environment& environment = runner.environment(profile.name, ranks);
     read_facts(probe_ranks(environment, ranks, site.worker_folder,
-                           folder_variable(profile, environment.shape(), site)),
+                           folder_variables(profile, environment.shape(), site)),
                symptoms);
     look_at_all(backends, site, can, runner, symptoms);
   } catch (const Error& error) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "core/vocabulary/json.hpp"
@@ -26,23 +27,59 @@ struct Trouble {
   std::string fix;
 };
 
+void add(std::vector<Trouble>& found, Trouble trouble) {
+  const bool known = std::any_of(found.begin(), found.end(),
+                                 [&](const auto& other) { return other.what == trouble.what; });
+  if (!known) found.push_back(std::move(trouble));
+}
+
 /// A communicator's connections that one rank sends by, in each channel: its ring's next rank and
 /// at most three neighbours in a tree (NCCL's double binary tree: one up, two down).
 int sending_connections(int ranks) { return 1 + std::min(3, ranks - 1); }
 
-Bytes ring_memory(int ranks) {
-  const transport::Settings usual;
-  const std::uint64_t ring = transport::Ring::bytes_for(usual.cells, usual.cell_bytes);
-  return Bytes(ring * std::stoul(kFolderChannels) *
-               static_cast<std::uint64_t>(sending_connections(ranks)));
+transport::Settings settings_of(const json& facts, std::string& problem) {
+  return transport::settings_from([&](const char* name) { return variable(facts, name); }, problem);
+}
+
+/// Channels of a communicator as the rank sets them: the usual number, or the nearest allowed.
+/// Source: NCCL's documentation of NCCL_MIN_CTAS and NCCL_MAX_CTAS, and of the older names.
+std::uint64_t channels_of(const json& facts) {
+  const auto named = [&](const char* name, const char* older) {
+    const std::string text = variable(facts, name);
+    return std::strtoul((text.empty() ? variable(facts, older) : text).c_str(), nullptr, 10);
+  };
+  constexpr std::uint64_t kMostChannels = 64;
+  const std::uint64_t least = named("NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS");
+  const std::uint64_t most = named("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS");
+  std::uint64_t channels = std::max<std::uint64_t>(std::stoul(kFolderChannels), least);
+  if (most != 0) channels = std::min(channels, most);
+  return std::min(channels, kMostChannels);
+}
+
+/// Of one rank's sending connections, in one communicator.
+Bytes ring_memory(const json& facts, int ranks) {
+  std::string problem;
+  const auto settings = settings_of(facts, problem);
+  const std::uint64_t ring = transport::Ring::bytes_for(settings.cells, settings.cell_bytes);
+  return Bytes(ring * channels_of(facts) * static_cast<std::uint64_t>(sending_connections(ranks)));
+}
+
+void find_wrong_settings(const json& facts, std::vector<Trouble>& found) {
+  std::string problem;
+  static_cast<void>(settings_of(facts, problem));
+  if (!problem.empty())
+    add(found, {problem + ": every connection is refused",
+                "unset it, or set it as docs/transport.md says, alike on all ranks"});
 }
 
 std::string fix_of(FolderTrouble trouble, const std::string& path, const std::string& user) {
   switch (trouble) {
     case FolderTrouble::none:
       return "";
-    case FolderTrouble::missing:
     case FolderTrouble::not_a_folder:
+      return fmt::format("rm {}     on the host, if nobody needs what is there; ", path) +
+             join(folder_mount(path), "; ");
+    case FolderTrouble::missing:
       return join(folder_mount(path), "; ");
     case FolderTrouble::another_users:
       return fmt::format("chown {} {}     on the host", user, path);
@@ -63,12 +100,6 @@ std::string fix_of(FolderTrouble trouble, const std::string& path, const std::st
           path);
   }
   return "";
-}
-
-void add(std::vector<Trouble>& found, Trouble trouble) {
-  const bool known = std::any_of(found.begin(), found.end(),
-                                 [&](const auto& other) { return other.what == trouble.what; });
-  if (!known) found.push_back(std::move(trouble));
 }
 
 void find_folder_trouble(const json& meeting, std::vector<Trouble>& found) {
@@ -101,7 +132,7 @@ void find_folders_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
 /// Rings lie in memory of the sending rank's container, whatever its /dev/shm holds.
 void find_little_memory(const json& facts, int ranks, std::vector<Trouble>& found) {
   const auto limit = whole_number<std::uint64_t>(fact(facts, "cgroup", "memory_limit_bytes"));
-  const Bytes needed = ring_memory(ranks);
+  const Bytes needed = ring_memory(facts, ranks);
   if (!limit || *limit >= needed.count()) return;
   add(found,
       {fmt::format("a container's memory limit is {}, and the rings of one communicator take {}",
@@ -131,6 +162,7 @@ std::vector<Trouble> troubles(const Symptoms& symptoms) {
     if (!meeting.is_object()) continue;
     named = true;
     find_folder_trouble(meeting, found);
+    find_wrong_settings(facts, found);
     find_little_memory(facts, symptoms.ranks, found);
   }
   if (!named) return {};
@@ -166,7 +198,7 @@ std::string folder_line(const Symptoms& symptoms) {
         "shared folder {}: {}, mode {:o}, takes sockets, the same for all ranks; rings of {} a "
         "communicator in memory ({}); locks no memory",
         meeting["path"].get<std::string>(), fact_text(facts["shm"], "meeting", "filesystem"), *mode,
-        format_bytes(ring_memory(symptoms.ranks)),
+        format_bytes(ring_memory(facts, symptoms.ranks)),
         limit ? "limit " + format_bytes(Bytes(*limit)) : "no limit");
   }
   return "";

@@ -34,6 +34,14 @@ inline std::string fact_reason(const nlohmann::json& facts, const char* section,
   return "not recorded";
 }
 
+/// An environment variable as the rank had it, "" where it was not set.
+inline std::string variable(const nlohmann::json& facts, const char* name) {
+  const nlohmann::json& variables = fact(facts, "environment", "variables");
+  if (!variables.is_object()) return "";
+  const auto found = variables.find(name);
+  return found != variables.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 /// What two ranks compare of a namespace: its inode, or the file system of /dev/shm for "shm".
 inline const nlohmann::json& namespace_identity(const nlohmann::json& facts,
                                                 const std::string& name) {

@@ -15,13 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string variable(const json& facts, const char* name) {
-  const json& variables = fact(facts, "environment", "variables");
-  if (!variables.is_object()) return "";
-  const auto found = variables.find(name);
-  return found != variables.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 bool any_rank(const HostGroups& hosts, const auto& test) {
   for (const auto& [host, ranks] : hosts)
     for (const json* facts : ranks)

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <new>
 
+#include "core/vocabulary/file_limit.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -55,6 +57,7 @@ std::unique_ptr<CallStream> CallStream::make(const std::string& folder, const Sp
       return nullptr;
     }
     // Space now, not a bus error later.
+    const FileLimitSignal held;
     errno = posix_fallocate(file, 0, static_cast<off_t>(stream_bytes(kCapacity)));
     void* memory = errno != 0 ? MAP_FAILED
                               : mmap(nullptr, stream_bytes(kCapacity), PROT_READ | PROT_WRITE,

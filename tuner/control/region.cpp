@@ -13,6 +13,8 @@
 #include <ctime>
 #include <new>
 
+#include "core/vocabulary/file_limit.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -61,6 +63,7 @@ bool make_file(const std::string& path, const std::string& folder, const Region:
   }
   const std::size_t bytes = bytes_for(spec.ranks);
   // Space now, not a bus error later.
+  const FileLimitSignal held;
   errno = posix_fallocate(file, 0, static_cast<off_t>(bytes));
   void* memory =
       errno != 0 ? MAP_FAILED

@@ -70,6 +70,20 @@ void close_tracked(FileDescriptor& socket) {
   socket.reset();
 }
 
+bool lacks_room(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+FileDescriptor accept_waiting(int listener, int& error) {
+  error = 0;
+  // Without room accept4() fails whether somebody waits or not.
+  pollfd event{listener, POLLIN, 0};
+  if (poll(&event, 1, 0) != 1) return {};
+  FileDescriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid() && lacks_room(errno)) error = errno;
+  return socket;
+}
+
 bool forked() { return g_forked.load(); }
 
 bool send_packet(int socket, const Packet& packet, int file) {
@@ -127,7 +141,7 @@ bool PeerWatch::start(std::string& problem) {
     if (epoll_.valid()) track_socket(epoll_.get());
   }
   if (!epoll_.valid()) {
-    problem = "cannot watch peers" + errno_text(errno);
+    problem = "cannot watch peers" + errno_text(errno) + advice_for(errno, "");
     return false;
   }
   try {

@@ -49,6 +49,12 @@ enum class Received { packet, nothing, closed };
 /// Takes one packet with the file that came with it. What is no packet counts as the end.
 Received receive_packet(int socket, Packet& packet, FileDescriptor& file);
 
+/// Whether a call failed so for want of room for another descriptor or socket.
+bool lacks_room(int error);
+/// Takes who waits at a listening socket, if anybody. Never waits.
+/// @param error set to errno where somebody waits and there is no room for him, else 0
+FileDescriptor accept_waiting(int listener, int& error);
+
 /// Sockets that a forked child must not keep open, or nobody would notice this process's end. Hold
 /// the mutex from a socket's making until it is tracked; a tracked socket is closed by
 /// close_tracked() alone.

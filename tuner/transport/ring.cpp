@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "core/vocabulary/file_limit.hpp"
+#include "tuner/transport/memory_room.hpp"
 #include "tuner/transport/settings.hpp"
 
 namespace dynamiccl::transport {
@@ -17,6 +19,16 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kMostCellBytes = std::size_t{4} << 20;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+/// @returns 0 and a file of that size whose memory is taken, or why not
+int fill(int file, std::size_t bytes) {
+  if (file < 0) return errno;
+  // Its memory now, not a signal later.
+  const FileLimitSignal held;
+  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  if (error != 0) return error;
+  return fcntl(file, F_ADD_SEALS, kSeals) == 0 ? 0 : errno;
+}
 
 }  // namespace
 
@@ -30,13 +42,18 @@ std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::st
   ring->cell_bytes_ = cell_bytes;
   ring->bytes_ = bytes_for(cells, cell_bytes);
   ring->file_ = FileDescriptor(memfd_create("dynamiccl-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  const int file = ring->file_.get();
-  // Its memory now, not a signal later.
-  const int error = file < 0 ? errno : posix_fallocate(file, 0, static_cast<off_t>(ring->bytes_));
-  if (error != 0 || fcntl(file, F_ADD_SEALS, kSeals) != 0) {
-    problem = "cannot make " + std::to_string(ring->bytes_ >> 10) +
-              " KiB of memory for a connection" + errno_text(error != 0 ? error : errno) +
-              ". Raise this container's memory limit, or lower DYNAMICCL_TRANSPORT_CELL_KIB.";
+  const std::string what =
+      "cannot make " + std::to_string(ring->bytes_ >> 10) + " KiB of memory for a connection";
+  constexpr const char* kAdvice =
+      "Raise this container's memory limit (docker run --memory), or lower "
+      "DYNAMICCL_TRANSPORT_CELL_KIB or NCCL_MAX_CTAS.";
+  // The kernel refuses no memory beyond a group's limit: it kills who takes it.
+  if (const auto room = memory_room(); room && *room < ring->bytes_) {
+    problem = what + ": " + std::to_string(*room >> 10) + " KiB are left of its limit. " + kAdvice;
+    return nullptr;
+  }
+  if (const int error = fill(ring->file_.get(), ring->bytes_); error != 0) {
+    problem = what + errno_text(error) + advice_for(error, kAdvice);
     return nullptr;
   }
   if (!ring->map_file(problem)) return nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "tuner/transport/net_abi.hpp"
@@ -25,7 +26,10 @@ struct Settings {
   std::size_t inline_bytes = std::size_t{32} << 10;
 };
 
-/// @param problem set to what is wrong with a variable
+/// The value of an environment variable, "" where it is not set.
+using Variables = std::function<std::string(const char*)>;
+/// @param problem set to what is wrong with a variable, the first of them
+Settings settings_from(const Variables& variable, std::string& problem);
 Settings settings_from_environment(std::string& problem);
 
 /// Copy threads of one process where `ranks` share `cores`, or have them to themselves.
@@ -38,5 +42,8 @@ void say(int level, const std::string& text);
 Result fail(Result result, const std::string& text);
 /// ": " and what errno means
 std::string errno_text(int number);
+/// What to do after a system call failed so, a sentence after ". ": `otherwise`, which may be
+/// empty, where the number does not say it.
+std::string advice_for(int number, const std::string& otherwise);
 
 }  // namespace dynamiccl::transport

@@ -53,13 +53,20 @@ std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::s
   struct stat status {};
   if (!folder->directory_.valid() || fstat(folder->directory_.get(), &status) != 0) {
     problem = "cannot open the shared folder " + path + errno_text(errno) +
-              ". Mount one folder of the host at DYNAMICCL_SHARED_FOLDER in every container.";
+              advice_for(errno,
+                         "Mount one folder of the host at DYNAMICCL_SHARED_FOLDER in every "
+                         "container.");
     return nullptr;
   }
   std::string why;
-  if (unsafe_folder(status, geteuid(), why) != FolderTrouble::none) {
-    problem = "the shared folder " + path + " is not used: " + why +
-              ". Make it this user's own: chmod 700 " + path;
+  if (const FolderTrouble found = unsafe_folder(status, geteuid(), why);
+      found != FolderTrouble::none) {
+    const std::string user = std::to_string(geteuid());
+    problem =
+        "the shared folder " + path + " is not used: " + why + ". Make it this user's own: " +
+        (found == FolderTrouble::another_users
+             ? "chown " + user + " " + path + " on the host, or start the container as its owner"
+             : "chmod 700 " + path);
     return nullptr;
   }
   folder->path_ = path;
@@ -80,7 +87,7 @@ FileDescriptor SharedFolder::listen(std::uint64_t name, std::string& problem) co
   if (!socket.valid() || fchmod(socket.get(), 0600) != 0 ||
       bind(socket.get(), generic(address), sizeof address) != 0) {
     problem = "cannot make a socket file in " + path_ + errno_text(errno) +
-              ". The folder must be writable, with room for a file.";
+              advice_for(errno, "The folder must be writable, with room for a file.");
     return {};
   }
   if (::listen(socket.get(), kBacklog) != 0) {

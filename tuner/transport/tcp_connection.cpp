@@ -250,7 +250,7 @@ std::unique_ptr<TcpListener> TcpListener::make(const std::string& interfaces, Ha
   const int socket = listener->socket_.get();
   if (socket < 0 || bind(socket, address, size) != 0 || ::listen(socket, 64) != 0 ||
       getsockname(socket, address, &size) != 0) {
-    problem = "cannot listen for ranks of other hosts" + errno_text(errno);
+    problem = "cannot listen for ranks of other hosts" + errno_text(errno) + advice_for(errno, "");
     return nullptr;
   }
   handle.port = handle.family == AF_INET ? reinterpret_cast<sockaddr_in&>(storage).sin_port
@@ -263,10 +263,15 @@ TcpListener::~TcpListener() {
   close_tracked(socket_);
 }
 
-FileDescriptor TcpListener::accept(const Token& token) {
+FileDescriptor TcpListener::accept(const Token& token, std::string& problem) {
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
-    FileDescriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    int error = 0;
+    FileDescriptor socket = accept_waiting(socket_.get(), error);
+    if (error != 0) {
+      problem = "cannot take another rank's connection" + errno_text(error) + advice_for(error, "");
+      return {};
+    }
     if (socket.valid() && callers_.size() < kMostTcpCallers) {
       track_socket(socket.get());
       callers_.push_back({std::move(socket), {}, 0});
@@ -300,7 +305,8 @@ std::unique_ptr<TcpConnecting> TcpConnecting::begin(const Handle& handle, std::s
   if (!connecting->socket_.valid() ||
       (::connect(connecting->socket_.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0 &&
        errno != EINPROGRESS)) {
-    problem = "cannot connect to a rank of another host" + errno_text(errno);
+    problem =
+        "cannot connect to a rank of another host" + errno_text(errno) + advice_for(errno, "");
     return nullptr;
   }
   return connecting;

@@ -53,7 +53,8 @@ class TcpListener {
                                            std::string& problem);
   ~TcpListener();
   /// The socket of a peer that knows the token; an invalid one while none has come. Never waits.
-  FileDescriptor accept(const Token& token);
+  /// @param problem set where none can come: the system has no room for another
+  FileDescriptor accept(const Token& token, std::string& problem);
 
  private:
   struct Caller {

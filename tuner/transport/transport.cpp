@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/vocabulary/file_limit.hpp"
 #include "tuner/transport/copy_pool.hpp"
 #include "tuner/transport/device_connection.hpp"
 #include "tuner/transport/peer_watch.hpp"
@@ -129,7 +130,8 @@ Result Transport::listen(void* text, Listener*& listener) {
     if (made->tcp != nullptr)
       handle.reachable |= kByTcp;
     else
-      say(nccl_net::kInfo, "ranks of other hosts cannot connect: " + problem);
+      say(settings_.interface_.empty() ? nccl_net::kInfo : nccl_net::kWarn,
+          "ranks that do not share the folder cannot connect: " + problem);
   }
   CopyPool::instance().start(settings_.threads);
   write_handle(text, handle);
@@ -201,8 +203,8 @@ Result Transport::connect_folder(const Handle& handle, Connection*& connection) 
     if (error == EAGAIN || error == EINTR) return nccl_net::kSuccess;  // a busy listener
     return fail(nccl_net::kSystemError,
                 "cannot reach the other rank in " + folder_->path() + errno_text(error) +
-                    (error == EACCES ? ". Start all ranks' containers as one user."
-                                     : ". Has its process ended?"));
+                    advice_for(error, error == EACCES ? "Start all ranks' containers as one user."
+                                                      : "Has its process ended?"));
   }
   if (peer_user(socket.get()) != geteuid()) {
     const std::string why = other_user(socket.get());
@@ -218,7 +220,8 @@ Result Transport::connect_folder(const Handle& handle, Connection*& connection) 
   hello.cell_bytes = device_ ? kLeastCellBytes : settings_.cell_bytes;
   std::unique_ptr<Ring> ring = Ring::make(hello.cells, hello.cell_bytes, problem);
   if (ring == nullptr || !send_packet(socket.get(), hello, ring->file())) {
-    if (ring != nullptr) problem = "cannot greet the other rank" + errno_text(errno);
+    if (ring != nullptr)
+      problem = "cannot greet the other rank" + errno_text(errno) + ". Has its process ended?";
     close_tracked(socket);
     return fail(nccl_net::kSystemError, problem);
   }
@@ -230,8 +233,15 @@ Result Transport::connect_tcp(const Handle& handle, std::unique_ptr<TcpConnectin
                               Connection*& connection) {
   std::string problem;
   if (pending == nullptr) {
-    if (!settings_.tcp || (handle.reachable & kByTcp) == 0)
-      problem = "the other rank shares no folder with this one, and TCP is turned off";
+    if (!settings_.tcp)
+      problem =
+          "the other rank shares no folder with this one, and DYNAMICCL_TRANSPORT_TCP=0 forbids "
+          "TCP. Mount one folder in every container, or unset it.";
+    else if ((handle.reachable & kByTcp) == 0)
+      problem =
+          "the other rank shares no folder with this one, and does not listen for TCP: its log "
+          "says why (DYNAMICCL_TRANSPORT_TCP=0 there, or no interface that fits "
+          "NCCL_SOCKET_IFNAME). Mount one folder in every container, or mend that.";
     else if (device_)
       problem =
           "the other rank shares no folder with this one, and memory of GPUs is not sent by "
@@ -254,9 +264,10 @@ Result Transport::accept(Listener& listener, Connection*& connection) {
   const Result result = accept_folder(listener, connection);
   if (result != nccl_net::kSuccess || connection != nullptr || listener.tcp == nullptr)
     return result;
-  FileDescriptor socket = listener.tcp->accept(listener.handle.token);
-  if (!socket.valid()) return nccl_net::kSuccess;
   std::string problem;
+  FileDescriptor socket = listener.tcp->accept(listener.handle.token, problem);
+  if (!problem.empty()) return fail(nccl_net::kSystemError, problem);
+  if (!socket.valid()) return nccl_net::kSuccess;
   say(nccl_net::kInfo, "a connection by TCP");
   auto made = TcpConnection::make(false, std::move(socket), settings_.inline_bytes, problem);
   forget_file(listener);
@@ -266,8 +277,12 @@ Result Transport::accept(Listener& listener, Connection*& connection) {
 Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
-    FileDescriptor socket(
-        accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    int error = 0;
+    FileDescriptor socket = accept_waiting(listener.socket.get(), error);
+    // A rank without room for it would wait for ever.
+    if (error != 0)
+      return fail(nccl_net::kSystemError, "cannot take another rank's connection" +
+                                              errno_text(error) + advice_for(error, ""));
     if (socket.valid() && listener.callers.size() < kMostCallers) {
       track_socket(socket.get());
       listener.callers.push_back(std::move(socket));
@@ -278,6 +293,11 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
     FileDescriptor file;
     const Received received = receive_packet(listener.callers[i].get(), hello, file);
     if (received == Received::nothing) continue;
+    // The ring of the right rank comes as a descriptor: without room for one it is lost.
+    if (const FileDescriptor spare(dup(listener.socket.get()));
+        received == Received::closed && !spare.valid() && lacks_room(errno))
+      return fail(nccl_net::kSystemError,
+                  "cannot take another rank's ring" + errno_text(errno) + advice_for(errno, ""));
     FileDescriptor socket = std::move(listener.callers[i]);
     listener.callers.erase(listener.callers.begin() + static_cast<std::ptrdiff_t>(i));
     if (received == Received::closed || hello.message != Message::hello ||
@@ -347,6 +367,7 @@ void Transport::report() const {
                 counts().tcp_bytes.load(), counts().messages.load());
   say(nccl_net::kInfo, std::string("transported ") + std::string(line, std::strlen(line) - 1));
   if (settings_.report.empty()) return;
+  const FileLimitSignal held;
   const FileDescriptor file(::open(settings_.report.c_str(),
                                    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file.valid() || ::write(file.get(), line, std::strlen(line)) < 0)

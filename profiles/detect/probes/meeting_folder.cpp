@@ -115,8 +115,12 @@ MeetingFolder look_at_meeting_folder(const std::string& path) {
   const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct stat status {};
   if (directory < 0 || fstat(directory, &status) != 0) {
-    found.trouble = errno == ENOTDIR ? FolderTrouble::not_a_folder : FolderTrouble::missing;
-    found.why = "it cannot be opened: " + std::string(std::strerror(errno));
+    const int error = errno;
+    const bool dangling = error == ENOENT && lstat(path.c_str(), &status) == 0;
+    found.trouble =
+        error == ENOTDIR || dangling ? FolderTrouble::not_a_folder : FolderTrouble::missing;
+    found.why = dangling ? "it is a link to nothing"
+                         : "it cannot be opened: " + std::string(std::strerror(error));
     if (directory >= 0) close(directory);
     return found;
   }

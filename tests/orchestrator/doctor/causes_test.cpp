@@ -213,7 +213,7 @@ TEST_CASE("a shared folder that ranks cannot use is named with what to type") {
   CHECK(folder_line(cross()).empty());
 
   const std::vector<std::pair<const char*, const char*>> fixes{
-      {"missing", "mkdir -p -m 700 /run/job"},   {"not a folder", "--volume /run/job:/run/job"},
+      {"missing", "mkdir -p -m 700 /run/job"},   {"not a folder", "rm /run/job"},
       {"another user's", "chown 1000 /run/job"}, {"open to others", "chmod 700 /run/job"},
       {"not writable", "without :ro"},           {"full", "df -i /run/job"},
       {"no sockets", "local file system"}};
@@ -239,6 +239,24 @@ TEST_CASE("a shared folder that ranks cannot use is named with what to type") {
   little.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{64} << 20;
   CHECK_FALSE(ids(little).contains("shared-folder"));
   CHECK_THAT(folder_line(little), ContainsSubstring("limit 64"));
+  // As the ranks set them: larger rings, more channels, fewer, and what the transport refuses.
+  const auto with = [&](const char* name, const char* value) {
+    auto set = little;
+    for (auto& facts : set.facts) facts["environment"]["variables"][name] = value;
+    return set;
+  };
+  for (const auto& [name, value] :
+       {std::pair{"DYNAMICCL_TRANSPORT_CELL_KIB", "1024"},
+        std::pair{"DYNAMICCL_TRANSPORT_CELLS", "64"}, std::pair{"NCCL_MIN_CTAS", "20"},
+        std::pair{"NCCL_MIN_NCHANNELS", "32"}}) {
+    INFO(name);
+    CHECK_THAT(only(with(name, value), "shared-folder").fix.flag, ContainsSubstring("--memory"));
+  }
+  auto fewer = with("NCCL_MAX_CTAS", "4");
+  fewer.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{20} << 20;
+  CHECK_FALSE(ids(fewer).contains("shared-folder"));
+  CHECK_THAT(only(with("DYNAMICCL_TRANSPORT_CELLS", "3"), "shared-folder").symptom.evidence,
+             ContainsSubstring("DYNAMICCL_TRANSPORT_CELLS=3 is no power of two"));
   auto small = symptoms;
   for (auto& facts : small.facts) facts["shm"]["size_bytes"] = std::uint64_t{8} << 20;
   CHECK_THAT(only(small, "shared-folder").fix.flag, ContainsSubstring("--shm-size"));

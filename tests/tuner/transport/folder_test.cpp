@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,10 +16,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/tuner/transport/in_child.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
 #include "tuner/nccl/nccl_tuner_abi.hpp"
+#include "tuner/transport/memory_room.hpp"
 #include "tuner/transport/ring.hpp"
 #include "tuner/transport/settings.hpp"
 #include "tuner/transport/shared_folder.hpp"
@@ -106,6 +109,11 @@ TEST_CASE("Wrong settings are named with what is allowed") {
   CHECK_THAT(problem_of("DYNAMICCL_TRANSPORT_DEVICE", "yes"), ContainsSubstring("0 to 1"));
   CHECK_THAT(problem_of("DYNAMICCL_TRANSPORT_CELLS", "12"), ContainsSubstring("power of two"));
   CHECK(problem_of("DYNAMICCL_TRANSPORT_THREADS", "5").empty());
+  std::string first;
+  static_cast<void>(settings_from(
+      [](const char* name) { return name == std::string("NCCL_SOCKET_IFNAME") ? "" : "none"; },
+      first));
+  CHECK(first == "DYNAMICCL_TRANSPORT_THREADS=none is not a number from 0 to 64");
 }
 
 TEST_CASE("A folder that others may change, or that is none, is refused with what to do") {
@@ -124,7 +132,7 @@ TEST_CASE("A folder that others may change, or that is none, is refused with wha
   if (geteuid() == 0) {
     REQUIRE(chown(folder.path().c_str(), 12345, 12345) == 0);
     CHECK(SharedFolder::open(folder.path(), problem) == nullptr);
-    CHECK_THAT(problem, ContainsSubstring("12345"));
+    CHECK_THAT(problem, ContainsSubstring("12345") && ContainsSubstring("chown 0 "));
   }
 }
 
@@ -203,13 +211,48 @@ TEST_CASE("A ring is taken only whole, sealed and of the announced size") {
 }
 
 TEST_CASE("No memory for a ring is an error before the first byte") {
+  // A limit on file sizes holds for memory, too, and its signal would end the program.
   const std::string found = in_child([]() -> std::string {
-    // Stands in for a system without memory. A control group's limit refuses nothing: it kills.
     const rlimit limit{65536, 65536};
-    signal(SIGXFSZ, SIG_IGN);
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "no limit";
     std::string problem;
-    return Ring::make(16, 65536, problem) == nullptr ? problem : "made";
+    if (Ring::make(16, 65536, problem) != nullptr) return "made";
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    return problem + (sigismember(&blocked, SIGXFSZ) == 1 ? " still blocked" : "");
   });
-  CHECK_THAT(found, ContainsSubstring("memory limit"));
+  CHECK_THAT(found, ContainsSubstring("1032 KiB") && ContainsSubstring("File too large") &&
+                        ContainsSubstring("ulimit -f unlimited") && !ContainsSubstring("blocked"));
+}
+
+TEST_CASE(
+    "What a control group has left is its limit, less what is used for good, and swap space") {
+  struct sysinfo machine {};
+  REQUIRE(sysinfo(&machine) == 0);
+  const std::uint64_t swap = std::uint64_t{machine.freeswap} * machine.mem_unit;
+  const TestFolder folder;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.path() + "/" + name) << text << "\n";
+  };
+  CHECK_FALSE(memory_room(folder.path()));
+  std::filesystem::create_directory(folder.path() + "/memory");
+  put("memory/memory.limit_in_bytes", "9223372036854771712");
+  put("memory/memory.usage_in_bytes", "30000000");
+  CHECK_FALSE(memory_room(folder.path()));
+  put("memory/memory.limit_in_bytes", "40000000");
+  put("memory/memory.memsw.limit_in_bytes", "40000000");
+  put("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 4000000\ntotal_rss 7");
+  CHECK(memory_room(folder.path()) == 14'000'000U);
+  put("memory/memory.memsw.limit_in_bytes", "9223372036854771712");
+  CHECK(memory_room(folder.path()) == 14'000'000U + swap);
+  // Version 2 first, where both are mounted.
+  put("memory.max", "max");
+  put("memory.current", "25000000");
+  CHECK(memory_room(folder.path()) == 14'000'000U + swap);
+  put("memory.max", "40000000");
+  put("memory.swap.max", "0");
+  put("memory.stat", "anon 9\nactive_file 1000000\ninactive_file 2000000\nslab_reclaimable 50");
+  CHECK(memory_room(folder.path()) == 18'000'050U);
+  put("memory.current", "90000000");
+  CHECK(memory_room(folder.path()) == 0U);
 }

@@ -375,7 +375,11 @@ std::string beside(Victim&& victim, Hostile&& hostile) {
   const TestFolder folder;
   const Pipe handles;
   const pid_t other = fork();
-  if (other == 0) hostile(handles, folder.path());
+  if (other == 0) {
+    // It would wait for ever for the word of a victim that failed before it had one.
+    alarm(120);
+    hostile(handles, folder.path());
+  }
   const std::string found = in_child([&] { return victim(handles, folder.path()); });
   int status = 0;
   waitpid(other, &status, 0);

@@ -68,6 +68,19 @@ double bytes_taken(const StormOptions& options) {
 }
 constexpr double kMostBytes = 1024.0 * 1024 * 1024;
 
+/// @returns "" or which option is out of its bounds
+std::string out_of_bounds(const StormOptions& options, int kills, int as_rank) {
+  if (options.ranks < 2 || options.ranks > 64) return "--ranks: 2 to 64";
+  if (options.channels < 1 || options.channels > 64) return "--channels: 1 to 64";
+  if (options.messages == 0) return "--messages: 1 or more";
+  if (options.rounds < 1) return "--rounds: 1 or more";
+  if (options.most_bytes == 0) return "--most-bytes: 1 or more";
+  if (options.patience_s < 1) return "--patience: 1 or more";
+  if (kills < 0) return "--kills: 0 or more";
+  if (as_rank >= options.ranks) return "--as-rank: less than --ranks";
+  return "";
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -86,7 +99,13 @@ int main(int count, char** words) {
       return 2;
     }
     const std::string value = flag ? "" : words[++i];
-    const long number = std::atol(value.c_str());
+    char* end = nullptr;
+    const long number = std::strtol(value.c_str(), &end, 10);
+    const bool wants_text = word == "--library" || word == "--folder" || word == "--meeting";
+    if (!flag && !wants_text && (value.empty() || *end != '\0' || number < 0)) {
+      std::fprintf(stderr, "%s %s: a number of 0 or more is needed\n", word.c_str(), value.c_str());
+      return 2;
+    }
     if (word == "--fork")
       options.fork_children = true;
     else if (word == "--fork-often")
@@ -129,6 +148,10 @@ int main(int count, char** words) {
       std::fprintf(stderr, "no option %s\n", word.c_str());
       return 2;
     }
+  }
+  if (const std::string why = out_of_bounds(options, kills, as_rank); !why.empty()) {
+    std::fprintf(stderr, "%s\n", why.c_str());
+    return 2;
   }
   if (bytes_taken(options) > kMostBytes) {
     std::fprintf(stderr, "these ranks, channels and sizes take %.1f GiB of memory; at most 1\n",

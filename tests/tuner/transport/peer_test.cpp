@@ -21,6 +21,7 @@
 #include "tests/tuner/transport/loaded_net.hpp"
 #include "tuner/transport/peer_watch.hpp"
 #include "tuner/transport/ring_connection.hpp"
+#include "tuner/transport/tcp_connection.hpp"
 #include "tuner/transport/wire.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -237,6 +238,49 @@ TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in
     return "in";
   });
   CHECK(found == "in");
+}
+
+TEST_CASE("A rank without room for another open file is told so, not left waiting") {
+  const TestFolder folder;
+  // What a rank says to which somebody connects, with that many descriptors left.
+  const auto said_with = [&](unsigned spare, bool by_tcp) {
+    return in_child([&]() -> std::string {
+      Listening here(folder, 11);
+      if (!here.problem.empty()) return here.problem;
+      std::string problem;
+      const auto open = SharedFolder::open(folder.path(), problem);
+      int error = 0;
+      FileDescriptor caller;
+      std::unique_ptr<TcpConnecting> by_port;
+      if (by_tcp) {
+        by_port = TcpConnecting::begin(here.theirs, problem);
+        for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
+      } else {
+        caller = open->connect(here.theirs.name, error);
+        Packet hello;
+        hello.token = here.theirs.token;
+        hello.cells = 4;
+        hello.cell_bytes = 4096;
+        const auto ring = Ring::make(4, 4096, problem);
+        if (!send_packet(caller.get(), hello, ring->file())) return "send";
+      }
+      if (!caller.valid()) return "no caller " + problem;
+      const int next = dup(0);
+      ::close(next);
+      const rlimit limit{static_cast<rlim_t>(next) + spare, 4096};
+      if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return "no limit";
+      void* receiver = nullptr;
+      for (int i = 0; i < 1000 && receiver == nullptr; ++i)
+        if (here.net.accept(here.listener, &receiver) != 0) return g_said;
+      return receiver == nullptr ? "waits" : "in";
+    });
+  };
+  CHECK_THAT(said_with(0, false), ContainsSubstring("another rank's connection: Too many open") &&
+                                      ContainsSubstring("ulimit -n 65536"));
+  CHECK_THAT(said_with(1, false), ContainsSubstring("another rank's ring: Too many open"));
+  CHECK(said_with(2, false) == "in");
+  CHECK_THAT(said_with(0, true), ContainsSubstring("another rank's connection: Too many open"));
+  CHECK(said_with(8, true) == "in");
 }
 
 TEST_CASE("A hello without a ring is refused") {

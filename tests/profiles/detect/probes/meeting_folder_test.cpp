@@ -68,6 +68,12 @@ TEST_CASE("a folder for ranks is found fit, or what is wrong with it is told") {
   CHECK(look_at_meeting_folder(folder.path() + "/none").trouble == FolderTrouble::missing);
   std::ofstream(folder.path() + "/file") << "x";
   CHECK(look_at_meeting_folder(folder.path() + "/file").trouble == FolderTrouble::not_a_folder);
+  // mkdir would not help here.
+  REQUIRE(symlink("nowhere", (folder.path() + "/link").c_str()) == 0);
+  found = look_at_meeting_folder(folder.path() + "/link");
+  CHECK(found.trouble == FolderTrouble::not_a_folder);
+  CHECK(found.why == "it is a link to nothing");
+  CHECK(unlink((folder.path() + "/link").c_str()) == 0);
   REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
   CHECK(look_at_meeting_folder(folder.path()).trouble == FolderTrouble::open_to_others);
   REQUIRE(chmod(folder.path().c_str(), 01777) == 0);
