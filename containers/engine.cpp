@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "containers/command.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -17,35 +18,30 @@ namespace {
 class Socket {
  public:
   Socket() : handle_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-  ~Socket() {
-    if (handle_ >= 0) close(handle_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
   /// @returns 0 or errno
   [[nodiscard]] int connect_to(const std::string& path) const {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (handle_ < 0) return errno;
+    if (!handle_.valid()) return errno;
     if (path.size() >= sizeof(address.sun_path)) return ENAMETOOLONG;
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    return connect(handle_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0
+    return connect(handle_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0
                ? 0
                : errno;
   }
   /// First bytes of the answer to an HTTP request, "" when none comes within a second.
   [[nodiscard]] std::string ask(const std::string& request) const {
-    if (send(handle_, request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
-    pollfd readable{handle_, POLLIN, 0};
+    if (send(handle_.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
+    pollfd readable{handle_.get(), POLLIN, 0};
     constexpr int kPatienceMs = 1000;
     if (poll(&readable, 1, kPatienceMs) <= 0) return "";
     std::array<char, 256> buffer{};
-    const ssize_t count = read(handle_, buffer.data(), buffer.size());
+    const ssize_t count = read(handle_.get(), buffer.data(), buffer.size());
     return count > 0 ? std::string(buffer.data(), static_cast<std::size_t>(count)) : "";
   }
 
  private:
-  int handle_;
+  FileDescriptor handle_;
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "containers/unsupported.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "embedded/apt_sh.hpp"
@@ -43,27 +44,23 @@ class CacheTurn {
     std::error_code code;
     fs::create_directories(cache_folder(), code);
     const std::string path = cache_folder() + "/" + name + ".lock";
-    handle_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (handle_ < 0)
+    handle_ = FileDescriptor(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!handle_.valid())
       throw Error(ErrorKind::environment,
                   fmt::format("cannot write to the cache folder {}: {}; set DYNAMICCL_CACHE to a "
                               "folder you may write to",
                               cache_folder(), std::strerror(errno)));
-    while (flock(handle_, LOCK_EX | LOCK_NB) != 0 && (errno == EINTR || errno == EWOULDBLOCK)) {
-      if (progress.interrupted != nullptr && progress.interrupted()) {
-        close(handle_);
+    while (flock(handle_.get(), LOCK_EX | LOCK_NB) != 0 &&
+           (errno == EINTR || errno == EWOULDBLOCK)) {
+      if (progress.interrupted != nullptr && progress.interrupted())
         throw Error(ErrorKind::environment,
                     fmt::format("interrupted while another process made the {}", name));
-      }
       usleep(100000);
     }
   }
-  ~CacheTurn() { close(handle_); }
-  CacheTurn(const CacheTurn&) = delete;
-  CacheTurn& operator=(const CacheTurn&) = delete;
 
  private:
-  int handle_ = -1;
+  FileDescriptor handle_;
 };
 
 std::string os_release() {

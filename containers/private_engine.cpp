@@ -25,6 +25,7 @@
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -37,24 +38,19 @@ class FileLock {
  public:
   FileLock(const std::string& path, int operation)
       : handle_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    int code = handle_ < 0 ? errno : 0;
-    while (handle_ >= 0 && flock(handle_, operation) != 0)
+    int code = !handle_.valid() ? errno : 0;
+    while (handle_.valid() && flock(handle_.get(), operation) != 0)
       if (code = errno; code != EINTR) break;
-    if (handle_ < 0 || code == EBADF || code == ENOLCK)
+    if (!handle_.valid() || code == EBADF || code == ENOLCK)
       throw Error(ErrorKind::environment,
                   fmt::format("cannot lock {}: {}", path, std::strerror(code)));
     held_ = code == 0 || code == EINTR;
   }
-  ~FileLock() {
-    if (handle_ >= 0) close(handle_);
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
   [[nodiscard]] bool held() const { return held_; }
-  int release_handle() { return std::exchange(handle_, -1); }
+  int release_handle() { return handle_.release(); }
 
  private:
-  int handle_;
+  FileDescriptor handle_;
   bool held_ = false;
 };
 

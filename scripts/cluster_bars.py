@@ -16,13 +16,12 @@ the CPUs busy (--busy): the limits are those of an idle machine.
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from cluster_faults import Rig, experiment
+from cluster_faults import Rig, experiment, rig_is_possible
 from faults.ending import NOT_HERE, end_on_sigterm
 
 SOURCE = Path(__file__).resolve().parent.parent
@@ -199,9 +198,7 @@ def main():
     parser.add_argument("--busy", type=float, default=40, help="percent of all CPUs that others may take before the first part")
     parser.add_argument("parts", nargs="*", default=["start", "plan", "overhead", "records", "preflight"])
     arguments = parser.parse_args()
-    missing = [name for name in ("dockerd", "docker", "slurmctld", "slurmd", "munged", "sshd") if not shutil.which(name)]
-    if os.geteuid() != 0 or missing:
-        print("needs root and, in PATH:", " ".join(missing))
+    if not rig_is_possible():
         return NOT_HERE
     end_on_sigterm()
     busy = busy_percent()

@@ -55,6 +55,15 @@ warmup = 1
 {protocol}"""
 
 
+def rig_is_possible():
+    """@returns whether such a cluster can be here; prints what it lacks"""
+    missing = [name for name in ("dockerd", "docker", "slurmctld", "slurmd", "munged", "sshd") if not shutil.which(name)]
+    lacks = (["to be root"] if os.geteuid() != 0 else []) + [f"{name} in PATH" for name in missing]
+    if lacks:
+        print("a cluster of containers needs", ", ".join(lacks))
+    return not lacks
+
+
 class Rig:
     """The cluster, and the program on its head."""
 
@@ -211,9 +220,7 @@ def main():
     parser.add_argument("--longest", type=float, default=10, help="seconds until the next fault at most")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    missing = [name for name in ("dockerd", "docker", "slurmctld", "slurmd", "munged", "sshd") if not shutil.which(name)]
-    if os.geteuid() != 0 or missing:
-        print("needs root and, in PATH:", " ".join(missing))
+    if not rig_is_possible():
         return NOT_HERE
     end_on_sigterm()
     rand = random.Random(arguments.seed)

@@ -4,7 +4,9 @@
 #   cmake --preset release -DDYNAMICCL_TESTS=OFF && cmake --build build/release && (cd build/release && cpack)
 #   scripts/package_check.sh [--with-engine] [BUILD_FOLDER] [EXPERIMENT.toml]
 # --with-engine also installs docker.io and what Apptainer needs. Needs root and mmdebstrap; takes the machine's own package
-# mirror. Prints how long each step took; ends with 1 where a step fails or the removal leaves a file that is no result.
+# mirror. Prints how long each step took. A run that fails is reported with what became of its launches, and the packages are
+# removed all the same; ends with 1 where a step failed or the removal leaves a file that is no result. The quickstart is five
+# launches of every group: to look at packages rather than at figures, name a file of one launch a group.
 set -euo pipefail
 engine=0
 if [ "${1:-}" = --with-engine ]; then engine=1; shift; fi
@@ -20,6 +22,13 @@ step() { # NAME COMMAND...
   local from=$SECONDS
   "${@:2}"
   echo "package_check: $1: $((SECONDS - from)) s"
+}
+failed=()
+look() { # NAME COMMAND...: a step whose failure is told and does not keep the next ones from being looked at.
+  local from=$SECONDS rc=0
+  in_root "${@:2}" || rc=$?
+  echo "package_check: $1: $((SECONDS - from)) s$([ $rc = 0 ] || echo ", FAILED with $rc")"
+  [ $rc = 0 ] || failed+=("$1")
 }
 root=$work/root
 in_root() { # A root of its own, not chroot: engines pivot into roots of theirs.
@@ -60,11 +69,17 @@ for compiler in g++ gcc clang cmake; do
   if in_root sh -c "command -v $compiler" >/dev/null; then echo "package_check: $compiler is there: not a minimal system" >&2; exit 1; fi
 done
 in_root dynamiccl --version
-step "$experiment" in_root sh -c 'cd /root && dynamiccl run "$1" >/tmp/answer.txt 2>/tmp/progress.txt || { cat /tmp/progress.txt; exit 1; }' sh "$experiment"
+look "$experiment" sh -c 'cd /root && dynamiccl run "$1" >/tmp/answer.txt 2>/tmp/progress.txt || { rc=$?; cat /tmp/progress.txt; exit $rc; }' sh "$experiment"
 cat "$root/tmp/answer.txt"
-in_root sh -c 'cd /root && dynamiccl query "SELECT launch_status, count(*) AS launches FROM v_launch GROUP BY 1"'
-in_root sh -c 'cd /root && ls results/*.html >/dev/null'
-step "apt purge" in_root sh -c 'apt-get purge -qq -y "dynamiccl*" >/dev/null 2>&1'
+look "launches" sh -c 'cd /root && dynamiccl query "SELECT launch_status, count(*) AS launches FROM v_launch GROUP BY 1"'
+look "page" sh -c 'cd /root && ls results/*.html'
+[ -n "$(files_of_ours)" ] || { echo "package_check: find sees no file of the installed packages: what is left cannot be told" >&2; exit 1; }
+look "apt purge" sh -c 'apt-get purge -qq -y "dynamiccl*" >/tmp/purge.log 2>&1 || { cat /tmp/purge.log; exit 1; }'
 left=$(files_of_ours | grep -v '^/root/results/' || true)
-if [ -n "$left" ]; then printf 'package_check: left behind:\n%s\n' "$left" >&2; exit 1; fi
-echo "package_check: only results are left"
+if [ -n "$left" ]; then
+  printf 'package_check: left behind:\n%s\n' "$left" >&2
+  failed+=("nothing but results left")
+else
+  echo "package_check: only results are left"
+fi
+if [ ${#failed[@]} != 0 ]; then printf 'package_check: FAILED: %s\n' "${failed[@]}" >&2; exit 1; fi

@@ -11,6 +11,7 @@
 #include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/gpu_telemetry.hpp"
+#include "profiles/detect/noise.hpp"
 #include "workers/device/device.hpp"
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"

@@ -326,7 +326,7 @@ const std::vector<KnobRow>& knob_rows() {
        },
        [](const TrainingSpec& s) { return s.tuner; }},
       {"tuner_terms",
-       "tuner = online: what the agent goes by beside measurements: hints, boldness, neighbours, "
+       "tuner = online: what the agent uses besides measurements: hints, boldness, neighbours, "
        "wall, frequency, parted by commas, or none",
        [](TrainingSpec& s, const std::string& v) {
          if (v.empty()) refuse("tuner_terms", v, "terms parted by commas, or none");

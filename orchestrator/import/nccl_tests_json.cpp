@@ -8,8 +8,8 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
-#include "orchestrator/import/nccl_tests.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "orchestrator/import/nccl_tests_text.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 
 namespace dynamiccl {
 namespace {

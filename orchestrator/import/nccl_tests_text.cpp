@@ -12,7 +12,7 @@
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/log_lines.hpp"
 #include "orchestrator/import/nccl_row.hpp"
-#include "orchestrator/import/nccl_tests.hpp"
+#include "orchestrator/import/nccl_tests_text.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -27,7 +27,8 @@
 #include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/noise.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "orchestrator/launch/launcher.hpp"
-#include "profiles/detect/probes/huge_pages.hpp"
+#include "profiles/detect/probes/cpu_probe.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "profiles/detect/facts.hpp"
+#include "profiles/detect/noise.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "containers/cluster/slurm_topology.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/promise_check.hpp"
 #include "profiles/detect/regime.hpp"
 

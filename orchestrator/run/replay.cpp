@@ -11,7 +11,7 @@
 #include "orchestrator/launch/observe.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/elf.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {

@@ -11,7 +11,7 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 
 namespace dynamiccl {
 

@@ -23,13 +23,4 @@ nlohmann::json probe_facts(const ProbeOptions& options = {});
 /// check_promise(). No environment variables.
 nlohmann::json probe_host();
 
-/// Counters of disturbance now: pressure (PSI), load, steal, context switches, throttling.
-nlohmann::json probe_noise();
-nlohmann::json probe_noise(const ProbeRoot& root);
-
-/// What happened between two probe_noise() readings: {"seconds", "steal_share", "busy_share",
-/// "context_switches_per_s", "throttled_periods", "psi_cpu_share", ...}; null with a reason where
-/// either reading lacks a counter.
-nlohmann::json noise_between(const nlohmann::json& before, const nlohmann::json& after);
-
 }  // namespace dynamiccl

@@ -1,3 +1,5 @@
+#include "profiles/detect/noise.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -5,9 +7,9 @@
 #include <chrono>
 
 #include "core/vocabulary/text.hpp"
-#include "profiles/detect/facts.hpp"
-#include "profiles/detect/probes/cgroup.hpp"
+#include "profiles/detect/probes/cgroup_probe.hpp"
 #include "profiles/detect/probes/known.hpp"
+#include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {
 namespace {

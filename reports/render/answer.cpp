@@ -26,6 +26,8 @@ namespace {
 constexpr std::size_t kWidth = 100;
 constexpr std::size_t kLines = 30;
 constexpr std::size_t kMostEnvironments = 6;
+constexpr std::size_t kMostDoubts = 3;
+constexpr std::size_t kLongDoubt = 2;  // lines
 
 /// The text in lines of kWidth columns, those after the first indented, at most `most` of them.
 std::string wrapped(const std::string& text, const std::string& indent, std::size_t most) {
@@ -112,9 +114,10 @@ std::string cost_line(const std::string& environment, const std::vector<CellCost
   }
   line += fmt::format("{:>5}  ", cells);
   if (ratios.empty()) {
-    line += in_columns(
-        environment == "bare-metal" ? "1: the others against it" : "not on bare metal in this run",
-        40);
+    line += in_columns(environment != "bare-metal" ? "not on bare metal in this run"
+                       : costs.empty()             ? "no other environment in this run"
+                                                   : "1: the others against it",
+                       40);
   } else {
     const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
     line += in_columns(fmt::format("{} [{} .. {}]", format_number(median(ratios)),
@@ -286,10 +289,16 @@ std::string render_answer(const Reader& reader, const std::string& run_id,
   out += extremes_text(costs);
   out += some_lines(causes_text(reader, run, row.front()), 2, 1, "dynamiccl doctor");
   out += some_lines(training, 2, 1, "query training");
-  out += some_lines(doubts(reader, run, figures), 3, 1, "query noise, warmup, independence");
+  // Without training there is room for what else they say: why, and by how much.
+  const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
+  out += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
+                    "query noise, warmup, independence");
   out += without_result(reader, run);
   out += next_text(run, page, !costs.empty(), !training.empty());
-  static_assert(kLines >= 2 + 2 + kMostEnvironments + 1 + 2 + 3 + 3 + 4 + 3 + 4);
+  constexpr std::size_t kTraining = 3;
+  static_assert(kMostDoubts * kLongDoubt <= kMostDoubts + kTraining);
+  static_assert(kLines >=
+                2 + 2 + kMostEnvironments + 1 + 2 + 3 + kTraining + kMostDoubts + 1 + 3 + 4);
   return out;
 }
 

@@ -19,7 +19,7 @@
 #include "orchestrator/experiment/expression.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/log_lines.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/regime.hpp"
 #include "profiles/profile.hpp"
 #include "tests/fuzz/wire_targets.hpp"

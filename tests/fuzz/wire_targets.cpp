@@ -77,7 +77,7 @@ std::unique_ptr<RecordServer> listening_in(const std::string& folder) {
 
 /// Sends all of it and takes every answer, until the other end has no more to say.
 void talk(int port, const std::string& bytes) {
-  const Descriptor file(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor file(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // Whom the server turns away ends by a reset: its port is free at once, not after a minute.
   const linger no_wait{1, 0};
   setsockopt(file.get(), SOL_SOCKET, SO_LINGER, &no_wait, sizeof(no_wait));
@@ -120,11 +120,11 @@ class Ringed {
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
       throw std::runtime_error("no ring: " + problem);
     track_socket(ends[0]);
-    Descriptor mine(ends[0]);
-    peer_ = Descriptor(ends[1]);
+    FileDescriptor mine(ends[0]);
+    peer_ = FileDescriptor(ends[1]);
     send_packet(peer_.get(), hello, theirs_->file());
     Packet heard;
-    Descriptor file;
+    FileDescriptor file;
     std::unique_ptr<Ring> ring;
     if (receive_packet(mine.get(), heard, file) == Received::packet &&
         heard.message == Message::hello)
@@ -185,7 +185,7 @@ class Ringed {
 
   bool sender_;
   std::unique_ptr<Ring> theirs_;
-  Descriptor peer_;
+  FileDescriptor peer_;
   Memory memory_;
   std::vector<std::byte> room_ = std::vector<std::byte>(kRoom + 2 * kGuard, kFill);
   std::vector<Request*> posted_;

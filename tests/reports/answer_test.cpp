@@ -53,6 +53,14 @@ TEST_CASE("the answer has at most 30 lines of 100 columns, however many environm
   for (const auto& line : lines) CHECK(line.size() <= 100);
 }
 
+TEST_CASE("of a run with bare metal alone the answer says that there is no other environment") {
+  const auto text = answer_of({"bare-metal"});
+  CHECK_THAT(text, ContainsSubstring("no other environment in this run") &&
+                       !ContainsSubstring("the others against it"));
+  CHECK_THAT(answer_of({"bare-metal", "single-docker"}),
+             ContainsSubstring("the others against it"));
+}
+
 TEST_CASE("without bare metal the answer says so and points to the times") {
   const auto text = answer_of({"single-docker"});
   CHECK_THAT(text, ContainsSubstring("not on bare metal in this run") &&

@@ -80,7 +80,7 @@ bool device_possible(const Settings& settings, std::string& why) {
   return why.empty();
 }
 
-std::unique_ptr<DeviceConnection> DeviceConnection::make(bool sender, Descriptor socket,
+std::unique_ptr<DeviceConnection> DeviceConnection::make(bool sender, FileDescriptor socket,
                                                          std::unique_ptr<Ring> ring,
                                                          const Settings& settings,
                                                          std::string& problem) {
@@ -201,7 +201,7 @@ bool DeviceConnection::send_offer(std::uint32_t key, CudaPointer base, std::size
     problem = cuda_text(driver_, "cuMemExportToShareableHandle", result);
     return false;
   }
-  const Descriptor file(number);
+  const FileDescriptor file(number);
   Packet packet;
   packet.message = Message::offer;
   packet.key = key;
@@ -244,7 +244,7 @@ Result DeviceConnection::forget_memory(Memory* memory) {
   return nccl_net::kSuccess;
 }
 
-bool DeviceConnection::on_packet(const Packet& packet, Descriptor file) {
+bool DeviceConnection::on_packet(const Packet& packet, FileDescriptor file) {
   if (packet.message == Message::offer && sender_)
     on_offer(packet, file);
   else if (packet.message == Message::withdraw && sender_)
@@ -274,7 +274,7 @@ void DeviceConnection::on_answer(const Packet& packet) {
   answered_.notify_all();
 }
 
-void DeviceConnection::on_offer(const Packet& packet, const Descriptor& file) {
+void DeviceConnection::on_offer(const Packet& packet, const FileDescriptor& file) {
   const InContext here(driver_, context_);
   Import import;
   import.bytes = packet.bytes;

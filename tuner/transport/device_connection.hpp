@@ -47,7 +47,7 @@ class CopyStreams {
 class DeviceConnection final : public Connection, private PeerClient {
  public:
   /// The calling thread's CUDA context is used. @returns nullptr and a problem
-  static std::unique_ptr<DeviceConnection> make(bool sender, Descriptor socket,
+  static std::unique_ptr<DeviceConnection> make(bool sender, FileDescriptor socket,
                                                 std::unique_ptr<Ring> ring,
                                                 const Settings& settings, std::string& problem);
   ~DeviceConnection() override;
@@ -79,7 +79,7 @@ class DeviceConnection final : public Connection, private PeerClient {
     CudaHandle handle = 0;
   };
 
-  DeviceConnection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
+  DeviceConnection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                    const CudaDriver& driver)
       : sender_(sender), driver_(driver), socket_(std::move(socket)), ring_(std::move(ring)) {}
   bool start(const Settings& settings, std::string& problem);
@@ -91,15 +91,15 @@ class DeviceConnection final : public Connection, private PeerClient {
   bool find_import(std::uint32_t key, Import& import);
   Result copy(Request& request, Slot& slot, CudaPointer target);
   Result lost(const char* what);
-  bool on_packet(const Packet& packet, Descriptor file) override;
+  bool on_packet(const Packet& packet, FileDescriptor file) override;
   void on_withdraw(std::uint32_t key);
   void on_answer(const Packet& packet);
-  void on_offer(const Packet& packet, const Descriptor& file);
+  void on_offer(const Packet& packet, const FileDescriptor& file);
   void on_hang_up() override;
 
   const bool sender_;
   const CudaDriver& driver_;
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::unique_ptr<Ring> ring_;
   CudaContext context_ = nullptr;
   CudaDevice device_ = 0;

@@ -56,7 +56,7 @@ std::mutex& fork_mutex() {
   return tracked_mutex();
 }
 void track_socket(int socket) { tracked().push_back(socket); }
-void close_tracked(Descriptor& socket) {
+void close_tracked(FileDescriptor& socket) {
   if (!socket.valid()) return;
   const std::lock_guard<std::mutex> lock(fork_mutex());
   std::vector<int>& all = tracked();
@@ -74,12 +74,12 @@ bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-Descriptor accept_waiting(int listener, int& error) {
+FileDescriptor accept_waiting(int listener, int& error) {
   error = 0;
   // Without room accept4() fails whether somebody waits or not.
   pollfd event{listener, POLLIN, 0};
   if (poll(&event, 1, 0) != 1) return {};
-  Descriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  FileDescriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.valid() && lacks_room(errno)) error = errno;
   return socket;
 }
@@ -105,7 +105,7 @@ bool send_packet(int socket, const Packet& packet, int file) {
          static_cast<ssize_t>(sizeof packet);
 }
 
-Received receive_packet(int socket, Packet& packet, Descriptor& file) {
+Received receive_packet(int socket, Packet& packet, FileDescriptor& file) {
   iovec part{&packet, sizeof packet};
   msghdr message{};
   message.msg_iov = &part;
@@ -120,7 +120,7 @@ Received receive_packet(int socket, Packet& packet, Descriptor& file) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     int number = -1;
     std::memcpy(&number, CMSG_DATA(header), sizeof number);
-    file = Descriptor(number);
+    file = FileDescriptor(number);
   }
   const bool whole = size == static_cast<ssize_t>(sizeof packet) &&
                      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
@@ -137,7 +137,7 @@ bool PeerWatch::start(std::string& problem) {
   if (epoll_.valid()) return true;
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
-    epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+    epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
     if (epoll_.valid()) track_socket(epoll_.get());
   }
   if (!epoll_.valid()) {
@@ -197,7 +197,7 @@ void PeerWatch::serve(int socket) {
   // A peer that talks all the time must not keep others, or who closes its connection, waiting.
   for (int i = 0; i < kPacketsAtOnce; ++i) {
     Packet packet;
-    Descriptor file;
+    FileDescriptor file;
     const Received received = receive_packet(socket, packet, file);
     if (received == Received::nothing) return;
     if (received == Received::packet && client->second->on_packet(packet, std::move(file)))

@@ -14,7 +14,7 @@ namespace dynamiccl::transport {
 class PeerClient {
  public:
   /// @returns false when the peer is not listened to any more
-  virtual bool on_packet(const Packet& packet, Descriptor file) = 0;
+  virtual bool on_packet(const Packet& packet, FileDescriptor file) = 0;
   /// The peer closed its end, or its process ended.
   virtual void on_hang_up() = 0;
 
@@ -40,27 +40,27 @@ class PeerWatch {
 
   std::mutex mutex_;
   std::map<int, PeerClient*> clients_;
-  Descriptor epoll_;
+  FileDescriptor epoll_;
 };
 
 /// Sends one packet, with a file where `file` is one. Never waits. @returns false with errno set
 bool send_packet(int socket, const Packet& packet, int file = -1);
 enum class Received { packet, nothing, closed };
 /// Takes one packet with the file that came with it. What is no packet counts as the end.
-Received receive_packet(int socket, Packet& packet, Descriptor& file);
+Received receive_packet(int socket, Packet& packet, FileDescriptor& file);
 
 /// Whether a call failed so for want of room for another descriptor or socket.
 bool lacks_room(int error);
 /// Takes who waits at a listening socket, if anybody. Never waits.
 /// @param error set to errno where somebody waits and there is no room for him, else 0
-Descriptor accept_waiting(int listener, int& error);
+FileDescriptor accept_waiting(int listener, int& error);
 
 /// Sockets that a forked child must not keep open, or nobody would notice this process's end. Hold
 /// the mutex from a socket's making until it is tracked; a tracked socket is closed by
 /// close_tracked() alone.
 std::mutex& fork_mutex();
 void track_socket(int socket);
-void close_tracked(Descriptor& socket);
+void close_tracked(FileDescriptor& socket);
 /// Whether this process was forked from one that had such sockets: it has neither these nor the
 /// threads that serve them.
 bool forked();

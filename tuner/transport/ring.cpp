@@ -40,7 +40,7 @@ std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::st
   ring->cells_ = cells;
   ring->cell_bytes_ = cell_bytes;
   ring->bytes_ = bytes_for(cells, cell_bytes);
-  ring->file_ = Descriptor(memfd_create("dynamiccl-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ring->file_ = FileDescriptor(memfd_create("dynamiccl-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int made = ring->file_.valid() ? 0 : errno;
   const std::string what =
       "cannot make " + std::to_string(ring->bytes_ >> 10) + " KiB of memory for a connection";
@@ -62,7 +62,7 @@ std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::st
   return ring;
 }
 
-std::unique_ptr<Ring> Ring::map(Descriptor file, unsigned cells, std::size_t cell_bytes,
+std::unique_ptr<Ring> Ring::map(FileDescriptor file, unsigned cells, std::size_t cell_bytes,
                                 std::string& problem) {
   std::unique_ptr<Ring> ring(new Ring);
   problem = "the peer's ring is not one of this transport's";

@@ -42,7 +42,7 @@ class Ring {
   static std::unique_ptr<Ring> make(unsigned cells, std::size_t cell_bytes, std::string& problem);
   /// Memory of a connection.
   static std::size_t bytes_for(unsigned cells, std::size_t cell_bytes);
-  static std::unique_ptr<Ring> map(Descriptor file, unsigned cells, std::size_t cell_bytes,
+  static std::unique_ptr<Ring> map(FileDescriptor file, unsigned cells, std::size_t cell_bytes,
                                    std::string& problem);
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -69,7 +69,7 @@ class Ring {
   Ring() = default;
   bool map_file(std::string& problem);
 
-  Descriptor file_;
+  FileDescriptor file_;
   Control* control_ = nullptr;
   std::byte* data_ = nullptr;
   unsigned cells_ = 0;

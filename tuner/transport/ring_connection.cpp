@@ -17,14 +17,14 @@ int pieces_of(std::size_t bytes, std::size_t cell_bytes) {
 
 }  // namespace
 
-RingConnection::RingConnection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
+RingConnection::RingConnection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                                std::size_t inline_bytes)
     : sender_(sender),
       inline_bytes_(inline_bytes),
       socket_(std::move(socket)),
       ring_(std::move(ring)) {}
 
-std::unique_ptr<RingConnection> RingConnection::make(bool sender, Descriptor socket,
+std::unique_ptr<RingConnection> RingConnection::make(bool sender, FileDescriptor socket,
                                                      std::unique_ptr<Ring> ring,
                                                      std::size_t inline_bytes,
                                                      std::string& problem) {
@@ -48,7 +48,7 @@ RingConnection::~RingConnection() {
   close_tracked(socket_);
 }
 
-bool RingConnection::on_packet(const Packet& /*packet*/, Descriptor /*file*/) {
+bool RingConnection::on_packet(const Packet& /*packet*/, FileDescriptor /*file*/) {
   // Nothing is agreed on after the start.
   broken_.store(true, std::memory_order_release);
   return false;

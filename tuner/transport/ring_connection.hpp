@@ -17,7 +17,7 @@ namespace dynamiccl::transport {
 class RingConnection final : public Connection, private Movable, private PeerClient {
  public:
   /// @param socket to the peer; its end is the peer's end. @returns nullptr and a problem
-  static std::unique_ptr<RingConnection> make(bool sender, Descriptor socket,
+  static std::unique_ptr<RingConnection> make(bool sender, FileDescriptor socket,
                                               std::unique_ptr<Ring> ring, std::size_t inline_bytes,
                                               std::string& problem);
   ~RingConnection() override;
@@ -35,7 +35,7 @@ class RingConnection final : public Connection, private Movable, private PeerCli
     std::size_t bytes = 0;
   };
 
-  RingConnection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
+  RingConnection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                  std::size_t inline_bytes);
   bool step(std::size_t most) noexcept override;
   bool take(std::size_t most, Piece& piece) noexcept;
@@ -44,12 +44,12 @@ class RingConnection final : public Connection, private Movable, private PeerCli
   [[nodiscard]] bool cell_ready(std::uint32_t cell) const noexcept;
   Result post(Request*& request, std::byte* data, std::size_t bytes);
   Result failure(const Request& request);
-  bool on_packet(const Packet& packet, Descriptor file) override;
+  bool on_packet(const Packet& packet, FileDescriptor file) override;
   void on_hang_up() override { peer_gone_.store(true, std::memory_order_release); }
 
   const bool sender_;
   const std::size_t inline_bytes_;
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::unique_ptr<Ring> ring_;
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;  ///< of current_, next_cell_ and requests' progress
   std::atomic<std::uint64_t> current_{0};     ///< message whose pieces are being taken

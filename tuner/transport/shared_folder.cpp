@@ -36,18 +36,6 @@ const sockaddr* generic(const sockaddr_un& address) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    number_ = other.release();
-  }
-  return *this;
-}
-int Descriptor::release() { return std::exchange(number_, -1); }
-void Descriptor::reset() {
-  if (number_ >= 0) ::close(release());
-}
-
 std::uint64_t host_identity() {
   std::array<char, 64> id{};
   std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -61,7 +49,7 @@ std::uint64_t host_identity() {
 
 std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::string& problem) {
   std::unique_ptr<SharedFolder> folder(new SharedFolder);
-  folder->directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  folder->directory_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat status {};
   if (!folder->directory_.valid() || fstat(folder->directory_.get(), &status) != 0) {
     problem = "cannot open the shared folder " + path + errno_text(errno) +
@@ -95,8 +83,8 @@ std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::s
   return folder;
 }
 
-Descriptor SharedFolder::listen(std::uint64_t name, std::string& problem) const {
-  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+FileDescriptor SharedFolder::listen(std::uint64_t name, std::string& problem) const {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   if (!folder_socket_address(directory_.get(), path_, folder_socket_name(name), address)) {
     problem = "the path of the shared folder is too long: " + path_;
@@ -117,8 +105,8 @@ Descriptor SharedFolder::listen(std::uint64_t name, std::string& problem) const 
   return socket;
 }
 
-Descriptor SharedFolder::connect(std::uint64_t name, int& error) const {
-  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+FileDescriptor SharedFolder::connect(std::uint64_t name, int& error) const {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   error = ENAMETOOLONG;
   if (!folder_socket_address(directory_.get(), path_, folder_socket_name(name), address)) return {};
@@ -135,7 +123,7 @@ void SharedFolder::remove(std::uint64_t name) const {
 }
 
 int sweep_folder(const std::string& path, std::chrono::seconds age) {
-  const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid()) return 0;
   DIR* entries = fdopendir(dup(directory.get()));
   if (entries == nullptr) return 0;
@@ -150,7 +138,8 @@ int sweep_folder(const std::string& path, std::chrono::seconds age) {
       continue;
     sockaddr_un address{};
     if (!folder_socket_address(directory.get(), path, name, address)) continue;
-    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const FileDescriptor socket(
+        ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // A listener takes the connection, and drops it as it says nothing.
     if (socket.valid() && ::connect(socket.get(), generic(address), sizeof address) != 0 &&
         errno == ECONNREFUSED && unlinkat(directory.get(), name.c_str(), 0) == 0)

@@ -7,24 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "core/vocabulary/file_descriptor.hpp"
+
 namespace dynamiccl::transport {
-
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor() { reset(); }
-  [[nodiscard]] int get() const { return number_; }
-  [[nodiscard]] bool valid() const { return number_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int number_ = -1;
-};
 
 /// The one folder that isolated ranks of a host share: socket files by which they find each other;
 /// data never lies in it. Names are random, and what is in a folder that others may write to is
@@ -46,16 +31,16 @@ class SharedFolder {
   [[nodiscard]] const Identity& identity() const { return identity_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   /// A listening socket (SOCK_SEQPACKET, not blocking) that only this user may connect to.
-  Descriptor listen(std::uint64_t name, std::string& problem) const;
+  FileDescriptor listen(std::uint64_t name, std::string& problem) const;
   /// @returns an invalid one with errno_ set; EAGAIN: the listener is busy, try again
-  Descriptor connect(std::uint64_t name, int& error) const;
+  FileDescriptor connect(std::uint64_t name, int& error) const;
   void remove(std::uint64_t name) const;
 
  private:
   SharedFolder() = default;
 
   std::string path_;
-  Descriptor directory_;
+  FileDescriptor directory_;
   Identity identity_;
 };
 

@@ -116,19 +116,19 @@ bool choose_address(const std::string& wanted, Handle& handle) {
   return found;
 }
 
-Descriptor tcp_socket(int family) {
+FileDescriptor tcp_socket(int family) {
   const std::lock_guard<std::mutex> lock(fork_mutex());
-  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.valid()) track_socket(socket.get());
   return socket;
 }
 
 }  // namespace
 
-TcpConnection::TcpConnection(bool sender, Descriptor socket, std::size_t inline_bytes)
+TcpConnection::TcpConnection(bool sender, FileDescriptor socket, std::size_t inline_bytes)
     : sender_(sender), inline_bytes_(inline_bytes), socket_(std::move(socket)) {}
 
-std::unique_ptr<TcpConnection> TcpConnection::make(bool sender, Descriptor socket,
+std::unique_ptr<TcpConnection> TcpConnection::make(bool sender, FileDescriptor socket,
                                                    std::size_t inline_bytes, std::string& problem) {
   if (CopyPool::instance().threads() == 0) inline_bytes = std::numeric_limits<std::size_t>::max();
   tune(socket.get());
@@ -287,11 +287,11 @@ TcpListener::~TcpListener() {
   close_tracked(socket_);
 }
 
-Descriptor TcpListener::accept(const Token& token, std::string& problem) {
+FileDescriptor TcpListener::accept(const Token& token, std::string& problem) {
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
     int error = 0;
-    Descriptor socket = accept_waiting(socket_.get(), error);
+    FileDescriptor socket = accept_waiting(socket_.get(), error);
     if (error != 0) {
       problem = "cannot take another rank's connection" + errno_text(error) + advice_for(error, "");
       return {};
@@ -315,7 +315,7 @@ Descriptor TcpListener::accept(const Token& token, std::string& problem) {
     if (size > 0 && caller.size < caller.text.size()) continue;
     Packet packet;
     std::memcpy(&packet, caller.text.data(), sizeof packet);
-    Descriptor socket = std::move(caller.socket);
+    FileDescriptor socket = std::move(caller.socket);
     callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
     if (size > 0 && packet.magic == kWireMagic && packet.version == kWireVersion &&
         packet.message == Message::hello && packet.token == token)
@@ -343,7 +343,7 @@ std::unique_ptr<TcpConnecting> TcpConnecting::begin(const Handle& handle, std::s
 
 TcpConnecting::~TcpConnecting() { close_tracked(socket_); }
 
-Descriptor TcpConnecting::finish(std::string& problem) {
+FileDescriptor TcpConnecting::finish(std::string& problem) {
   pollfd event{socket_.get(), POLLOUT, 0};
   if (poll(&event, 1, 0) == 0) return {};
   int error = 0;

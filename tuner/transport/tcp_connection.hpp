@@ -17,7 +17,7 @@ namespace dynamiccl::transport {
 /// A stream between ranks that share no folder: each message is its length and its bytes.
 class TcpConnection final : public Connection, private Movable {
  public:
-  static std::unique_ptr<TcpConnection> make(bool sender, Descriptor socket,
+  static std::unique_ptr<TcpConnection> make(bool sender, FileDescriptor socket,
                                              std::size_t inline_bytes, std::string& problem);
   ~TcpConnection() override;
 
@@ -28,7 +28,7 @@ class TcpConnection final : public Connection, private Movable {
  private:
   enum class End { none, closed, too_long };
 
-  TcpConnection(bool sender, Descriptor socket, std::size_t inline_bytes);
+  TcpConnection(bool sender, FileDescriptor socket, std::size_t inline_bytes);
   bool step(std::size_t most) noexcept override;
   bool send_some(Request& request, std::size_t most) noexcept;
   bool receive_some(Request& request, std::size_t most) noexcept;
@@ -39,7 +39,7 @@ class TcpConnection final : public Connection, private Movable {
 
   const bool sender_;
   const std::size_t inline_bytes_;
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   std::atomic<std::uint64_t> current_{0};
   std::uint64_t length_ = 0;      ///< of the current message, as it travels
@@ -58,17 +58,17 @@ class TcpListener {
   ~TcpListener();
   /// The socket of a peer that knows the token; an invalid one while none has come. Never waits.
   /// @param problem set where none can come: the system has no room for another
-  Descriptor accept(const Token& token, std::string& problem);
+  FileDescriptor accept(const Token& token, std::string& problem);
 
  private:
   struct Caller {
-    Descriptor socket;
+    FileDescriptor socket;
     std::array<char, sizeof(Packet)> text{};
     std::size_t size = 0;
   };
-  explicit TcpListener(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit TcpListener(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::vector<Caller> callers_;
 };
 
@@ -78,12 +78,12 @@ class TcpConnecting {
   static std::unique_ptr<TcpConnecting> begin(const Handle& handle, std::string& problem);
   ~TcpConnecting();
   /// @returns an invalid one while it is under way (problem empty) or when it failed
-  Descriptor finish(std::string& problem);
+  FileDescriptor finish(std::string& problem);
 
  private:
   explicit TcpConnecting(const Handle& handle) : handle_(handle) {}
   Handle handle_;
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::size_t sent_ = 0;
 };
 

@@ -193,7 +193,7 @@ Transport::Connecting Transport::take_connecting(const Token& token) {
 
 Result Transport::connect_folder(const Handle& handle, Connection*& connection) {
   int error = 0;
-  Descriptor socket;
+  FileDescriptor socket;
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
     socket = folder_->connect(handle.name, error);
@@ -262,7 +262,7 @@ Result Transport::connect_tcp(const Handle& handle, std::unique_ptr<TcpConnectin
       pending = TcpConnecting::begin(handle, problem);
     if (pending == nullptr) return fail(nccl_net::kSystemError, problem);
   }
-  Descriptor socket = pending->finish(problem);
+  FileDescriptor socket = pending->finish(problem);
   if (!socket.valid() && problem.empty()) return nccl_net::kSuccess;
   pending.reset();
   if (!socket.valid()) return fail(nccl_net::kSystemError, problem);
@@ -277,7 +277,7 @@ Result Transport::accept(Listener& listener, Connection*& connection) {
   if (result != nccl_net::kSuccess || connection != nullptr || listener.tcp == nullptr)
     return result;
   std::string problem;
-  Descriptor socket = listener.tcp->accept(listener.handle.token, problem);
+  FileDescriptor socket = listener.tcp->accept(listener.handle.token, problem);
   if (!problem.empty()) return fail(nccl_net::kSystemError, problem);
   if (!socket.valid()) return nccl_net::kSuccess;
   say(nccl_net::kInfo, "a connection by TCP");
@@ -290,7 +290,7 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   {
     const std::lock_guard<std::mutex> lock(fork_mutex());
     int error = 0;
-    Descriptor socket = accept_waiting(listener.socket.get(), error);
+    FileDescriptor socket = accept_waiting(listener.socket.get(), error);
     // A rank without room for it would wait for ever.
     if (error != 0)
       return fail(nccl_net::kSystemError, "cannot take another rank's connection" +
@@ -307,11 +307,11 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   }
   for (std::size_t i = 0; i < listener.callers.size(); ++i) {
     Packet hello;
-    Descriptor file;
+    FileDescriptor file;
     const Received received = receive_packet(listener.callers[i].get(), hello, file);
     if (received == Received::nothing) continue;
     // The ring of the right rank comes as a descriptor: without room for one it is lost.
-    if (const Descriptor spare(dup(listener.socket.get()));
+    if (const FileDescriptor spare(dup(listener.socket.get()));
         received == Received::closed && !spare.valid() && lacks_room(errno))
       return fail(nccl_net::kSystemError,
                   "cannot take another rank's ring" + errno_text(errno) + advice_for(errno, ""));
@@ -324,7 +324,7 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
       return fail(nccl_net::kSystemError,
                   "the other rank's ring did not come with its greeting: a security module of this "
                   "container (SELinux, AppArmor, seccomp) withholds files that others pass on");
-    Descriptor socket = std::move(listener.callers[i]);
+    FileDescriptor socket = std::move(listener.callers[i]);
     listener.callers.erase(listener.callers.begin() + static_cast<std::ptrdiff_t>(i));
     if (received == Received::closed || hello.message != Message::hello || !ours) {
       close_tracked(socket);  // someone who tidies the folder, or is not of this job
@@ -344,7 +344,7 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
   return nccl_net::kSuccess;
 }
 
-Result Transport::make_connection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
+Result Transport::make_connection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                                   Connection*& connection) {
   std::string problem;
   std::unique_ptr<Connection> made;
@@ -377,7 +377,7 @@ void Transport::forget_file(Listener& listener) const {
 
 void Transport::close(Listener* listener) {
   if (listener == nullptr || forked()) return;  // the file is the other process's
-  for (Descriptor& caller : listener->callers) close_tracked(caller);
+  for (FileDescriptor& caller : listener->callers) close_tracked(caller);
   close_tracked(listener->socket);
   forget_file(*listener);
   delete listener;
@@ -393,8 +393,8 @@ void Transport::report() const {
   say(nccl_net::kInfo, std::string("transported ") + std::string(line, std::strlen(line) - 1));
   if (settings_.report.empty()) return;
   const FileLimitSignal held;
-  const Descriptor file(::open(settings_.report.c_str(),
-                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  const FileDescriptor file(::open(settings_.report.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file.valid() || ::write(file.get(), line, std::strlen(line)) < 0)
     say(nccl_net::kWarn,
         "cannot write DYNAMICCL_TRANSPORT_REPORT=" + settings_.report + errno_text(errno));

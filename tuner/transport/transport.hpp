@@ -18,8 +18,8 @@ namespace dynamiccl::transport {
 /// What a rank offers to be connected to.
 struct Listener {
   Handle handle{};
-  Descriptor socket;
-  std::vector<Descriptor> callers;  ///< connected, but have not said who they are
+  FileDescriptor socket;
+  std::vector<FileDescriptor> callers;  ///< connected, but have not said who they are
   std::unique_ptr<TcpListener> tcp;
   bool file = false;  ///< its socket file is still in the folder
 };
@@ -61,7 +61,7 @@ class Transport {
   Connecting take_connecting(const Token& token);
   void forget_file(Listener& listener) const;
   Result accept_folder(Listener& listener, Connection*& connection);
-  Result make_connection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
+  Result make_connection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                          Connection*& connection);
   Result opened(std::unique_ptr<Connection> made, const std::string& problem,
                 Connection*& connection);

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "core/wire/record.hpp"
+#include "profiles/detect/network_interface.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
-#include "workers/network_interface.hpp"
 #include "workers/record_link.hpp"
 
 namespace dynamiccl {

@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "core/vocabulary/malloc_settings.hpp"
-#include "profiles/detect/probes/huge_pages.hpp"
+#include "profiles/detect/probes/cpu_probe.hpp"
 
 namespace dynamiccl {
 namespace {

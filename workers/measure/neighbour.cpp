@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -24,8 +23,8 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/usable_cores.hpp"
+#include "profiles/detect/network_interface.hpp"
 #include "workers/messages.hpp"
-#include "workers/network_interface.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -37,19 +36,6 @@ constexpr std::size_t kStepBytes = 8 << 20;
 constexpr std::chrono::milliseconds kStepComputes{20};
 constexpr int kWaitS = 30;
 
-/// Address of the interface that ranks meet on when nobody names another.
-in_addr own_address() {
-  in_addr address{htonl(INADDR_LOOPBACK)};
-  const std::string wanted = default_interface();
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return address;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
-    if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET && wanted == one->ifa_name)
-      address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
-  freeifaddrs(all);
-  return address;
-}
-
 struct Place {
   in_addr address{};
   int port = 0;
@@ -60,7 +46,8 @@ std::pair<int, Place> listen_here() {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};
   at.sin_family = AF_INET;
-  at.sin_addr = own_address();
+  // Of the interface that ranks meet on when nobody names another.
+  at.sin_addr = ipv4_address_of(default_interface()).value_or(in_addr{htonl(INADDR_LOOPBACK)});
   socklen_t length = sizeof at;
   auto* generic = reinterpret_cast<sockaddr*>(&at);
   if (listener < 0 || bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||

@@ -10,9 +10,9 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/usable_cores.hpp"
+#include "profiles/detect/network_interface.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
-#include "workers/network_interface.hpp"
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/dataset_agreement.hpp"

@@ -172,7 +172,7 @@ void say_how_to_go_on(const RunSummary& summary, const std::string& command,
                     join(summary.not_prepared, ", "), command));
   else if (summary.failed_launches > 0)
     console.warning(
-        fmt::format("{} launch{} failed (query failures tells why): fix the cause and try {} "
+        fmt::format("{} launch{} failed (query failures says why): fix the cause and try {} "
                     "again with\n  {}",
                     summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
                     summary.failed_launches == 1 ? "it" : "them", command));

@@ -19,7 +19,7 @@
 #include "orchestrator/tune/job/job_tuning.hpp"
 #include "orchestrator/tune/tuning.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/machine_file.hpp"
 #include "profiles/strict_toml.hpp"
 

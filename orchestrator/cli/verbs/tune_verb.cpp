@@ -279,7 +279,7 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
                   "policy file of the ppo agent (the one that comes along)");
   verb.add_option(
           "--terms", arguments.terms,
-          "what bandit and ppo go by beside measurements: " + join(all_names<SearchTerm>(), ", ") +
+          "what bandit and ppo use besides measurements: " + join(all_names<SearchTerm>(), ", ") +
               ", or none (docs/tuning.md); without names: list them")
       ->expected(0, 1)
       ->default_str(kListTerms);

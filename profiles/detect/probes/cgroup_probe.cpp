@@ -3,7 +3,7 @@
 #include <map>
 
 #include "core/vocabulary/text.hpp"
-#include "profiles/detect/probes/cgroup.hpp"
+#include "profiles/detect/probes/cgroup_probe.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "core/vocabulary/text.hpp"
-#include "profiles/detect/probes/huge_pages.hpp"
+#include "profiles/detect/probes/cpu_probe.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {

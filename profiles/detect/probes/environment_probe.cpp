@@ -2,8 +2,8 @@
 #include <array>
 #include <cctype>
 
+#include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/probes/probe.hpp"
-#include "profiles/detect/probes/variables.hpp"
 
 namespace dynamiccl {
 namespace {

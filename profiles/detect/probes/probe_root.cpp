@@ -12,26 +12,13 @@
 #include <cstring>
 #include <memory>
 
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
 
 constexpr int kMaxCpu = 65535;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::string why(const std::string& path) { return path + ": " + std::strerror(errno); }
 
@@ -53,7 +40,7 @@ Known<std::string> ProbeRoot::text(const std::string& path, std::size_t limit) c
   using Result = Known<std::string>;
   // O_NONBLOCK: a pipe in the file's place must not hold the program.
   const FileDescriptor file(open(locate(path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return Result::unknown(why(path));
+  if (!file.valid()) return Result::unknown(why(path));
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return Result::unknown(why(path));
   if (!S_ISREG(status.st_mode)) return Result::unknown(path + ": not a regular file");

@@ -152,19 +152,19 @@ Table neighbour_table(const std::vector<CellFigure>& figures, const QueryScope&)
 }  // namespace
 
 Query beside_neighbour_query() {
-  return {.title = "Settings chosen beside a neighbour, and chosen without one",
+  return {.title = "Settings chosen with a neighbour on the machine, and without",
           .row =
               "one operation of which settings were swept with and without a neighbour "
-              "(env.DYNAMICCL_NEIGHBOUR): what is fastest beside it against what was fastest alone",
+              "(env.DYNAMICCL_NEIGHBOUR): what is fastest with it against what was fastest alone",
           .columns = R"(
 run_id environment backend architecture collective ranks size_bytes
-neighbour | text | what computes or sends beside the ranks
-settings | integer | how many were measured beside the neighbour
+neighbour | text | what computes or sends on the ranks' machine
+settings | integer | how many were measured with the neighbour
 blind_setting | text | the fastest without a neighbour, on every other launch
 blind_alone_us | us, real | its median without the neighbour
-blind_us | us, real | its median beside the neighbour, on the launches that chose nothing
-own_setting | text | the fastest beside the neighbour, on every other launch
-own_us | us, real | its median beside the neighbour, on the launches that chose nothing
+blind_us | us, real | its median with the neighbour, on the launches that chose nothing
+own_setting | text | the fastest with the neighbour, on every other launch
+own_us | us, real | its median with the neighbour, on the launches that chose nothing
 ratio verdict launches
 )",
           .method = verdict_method("settings are chosen on even launches and judged on odd ones; "),

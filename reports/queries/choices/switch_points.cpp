@@ -136,11 +136,11 @@ Query switch_points_query() {
       .title = "Where the library switches, and where it should",
       .row =
           "one size of an operation of which settings were swept: what the library does by "
-          "itself beside the fastest that was measured, and which way each leaves there",
+          "itself against the fastest that was measured, and which way each leaves there",
       .columns = R"(
 run_id environment backend architecture collective ranks datatype in_place group_knobs size_bytes
 measured | integer | how many settings were measured at this size, the library's own choice among them
-library_runs | text | algorithm, protocol, channels and threads that ran without a setting, as far as the library tells
+library_runs | text | algorithm, protocol, channels and threads that ran without a setting, as far as the library reports
 library_us | us, real | their median
 library_left | text, told | the algorithm and protocol that the library used at the next smaller size, where it is another
 best_runs | text | what ran in the fastest

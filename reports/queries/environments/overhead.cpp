@@ -57,7 +57,7 @@ Query overhead_query() {
           .row =
               "one cell outside bare metal against the same cell there; ratio = typical one of the "
               "launches of a block, which can point the other way than the two medians (then note "
-              "tells); difference_percent = difference divided by the faster time, above 0 where "
+              "says so); difference_percent = difference divided by the faster time, above 0 where "
               "bare metal is the faster",
           .columns = R"(
 @cell launches median_us

@@ -78,7 +78,7 @@ Query copy_share_query() {
 median_us | us, real | median over launches of the launches' medians
 copies_us | us, real | copies between host and device
 copies_share_percent | percent, real, interval | their share of the time
-path | text | what that share tells of, inferred
+path | text | what that share points to, inferred
 )",
           .method = copy_path_method(),
           .of_figures = copy_share_table};

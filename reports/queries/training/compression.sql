@@ -1,5 +1,5 @@
 -- title: Encoded gradients
--- row: one training cell with a codec, its median launch: bytes beside those of plain values, what encoding and decoding
+-- row: one training cell with a codec, its median launch: bytes against those of plain values, what encoding and decoding
 --   took, and its step over the fastest plain one in the same launches; one row for each level of groups that has a codec
 -- columns:
 --   run_id environment backend

@@ -1,6 +1,6 @@
 -- title: Published cost orders
 -- row: one training cell, over its launches: the survey's order of communication of its architecture, synchronisation and
---   compression, evaluated for one round of the busiest rank, beside the bytes that were sent and counted
+--   compression, evaluated for one round of the busiest rank, with the bytes that were sent and counted
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients

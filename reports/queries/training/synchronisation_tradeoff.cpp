@@ -84,7 +84,7 @@ Query synchronisation_tradeoff_query() {
   return {.title = "Trade-offs of synchronisation",
           .row =
               "one training cell with epochs: what the surveys say of its synchronisation on such "
-              "links, of its accuracy at 32 workers and of its convergence, beside its time over "
+              "links, of its accuracy at 32 workers and of its convergence, against its time over "
               "plain SGD's, as samples needed times time for each, and its accuracy",
           .columns = R"(
 run_id environment backend model batch workers method

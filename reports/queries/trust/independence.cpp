@@ -36,7 +36,7 @@ Table independence_table(const std::vector<CellFigure>& figures, const QueryScop
 
 Query independence_query() {
   return {.title = "Independence of launches",
-          .row = "one group: do its launches depend on their order (permutation test)?",
+          .row = "one group: whether its launches depend on their order (permutation test)",
           .columns = R"(
 run_id environment backend architecture ranks group_knobs launches cells
 lag1 | real | correlation of a launch with the next

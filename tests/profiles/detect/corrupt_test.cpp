@@ -4,7 +4,7 @@
 #include <fstream>
 #include <random>
 
-#include "profiles/detect/facts.hpp"
+#include "profiles/detect/noise.hpp"
 #include "profiles/detect/regime.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 

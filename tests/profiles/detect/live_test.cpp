@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/noise.hpp"
 #include "profiles/detect/probes/cma_test.hpp"
 #include "profiles/detect/probes/elf.hpp"
 #include "profiles/detect/promise_check.hpp"

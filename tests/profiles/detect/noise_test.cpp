@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 
-#include "profiles/detect/facts.hpp"
+#include "profiles/detect/noise.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 
 using namespace dynamiccl;

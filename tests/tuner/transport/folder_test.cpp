@@ -27,6 +27,7 @@
 #include "tuner/transport/shared_folder.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::FileDescriptor;
 using dynamiccl::testing::in_child;
 using dynamiccl::testing::TestFolder;
 using namespace dynamiccl::transport;
@@ -148,7 +149,7 @@ TEST_CASE("A folder is the same by whatever path, however long") {
   REQUIRE(other != nullptr);
   CHECK(one->identity() == other->identity());
   CHECK_FALSE(one->identity() == SharedFolder::open(folder.path(), problem)->identity());
-  const Descriptor listener = one->listen(7, problem);
+  const FileDescriptor listener = one->listen(7, problem);
   INFO(problem);
   REQUIRE(listener.valid());
   int error = 0;
@@ -163,8 +164,8 @@ TEST_CASE("Files of ended processes are swept, those that are listened at and ot
   std::string problem;
   const auto open = SharedFolder::open(folder.path(), problem);
   REQUIRE(open != nullptr);
-  const Descriptor alive = open->listen(1, problem);
-  { const Descriptor dead = open->listen(2, problem); }
+  const FileDescriptor alive = open->listen(1, problem);
+  { const FileDescriptor dead = open->listen(2, problem); }
   ::close(::open((folder.path() + "/dynamiccl-0000000000000003.sock").c_str(), O_CREAT | O_WRONLY,
                  0600));
   CHECK(sweep_folder(folder.path(), std::chrono::hours(1)) == 0);
@@ -195,15 +196,15 @@ TEST_CASE("A ring is taken only whole, sealed and of the announced size") {
   std::string problem;
   const auto made = Ring::make(4, 4096, problem);
   REQUIRE(made != nullptr);
-  const auto copy = [&] { return Descriptor(dup(made->file())); };
+  const auto copy = [&] { return FileDescriptor(dup(made->file())); };
   CHECK(Ring::map(copy(), 4, 4096, problem) != nullptr);
   CHECK(Ring::map(copy(), 8, 4096, problem) == nullptr);
   CHECK(Ring::map(copy(), 3, 4096, problem) == nullptr);
   CHECK(Ring::map(copy(), 4, 0, problem) == nullptr);
   CHECK(Ring::map(copy(), 4, std::size_t{1} << 40, problem) == nullptr);
-  CHECK(Ring::map(Descriptor(), 4, 4096, problem) == nullptr);
+  CHECK(Ring::map(FileDescriptor(), 4, 4096, problem) == nullptr);
   // Its owner could cut it short later: a bus error here.
-  Descriptor open(memfd_create("open", MFD_CLOEXEC));
+  FileDescriptor open(memfd_create("open", MFD_CLOEXEC));
   REQUIRE(ftruncate(open.get(), static_cast<off_t>(made->bytes())) == 0);
   CHECK(Ring::map(std::move(open), 4, 4096, problem) == nullptr);
   CHECK(ftruncate(made->file(), 4096) != 0);

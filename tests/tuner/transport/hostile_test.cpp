@@ -34,6 +34,7 @@
 #include "tuner/transport/wire.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::FileDescriptor;
 using dynamiccl::testing::can_become;
 using dynamiccl::testing::g_said;
 using dynamiccl::testing::in_child;
@@ -263,7 +264,7 @@ void hostile_sender(const Pipe& handles, const std::string& path, std::uint32_t 
   std::string problem;
   int error = 0;
   const auto folder = SharedFolder::open(path, problem);
-  const Descriptor socket = folder->connect(theirs.name, error);
+  const FileDescriptor socket = folder->connect(theirs.name, error);
   const auto ring = Ring::make(kCells, kCellBytes, problem);
   const Packet hello = hello_to(theirs);
   if (ring == nullptr || !send_packet(socket.get(), hello, ring->file())) _exit(1);
@@ -295,14 +296,14 @@ void hostile_receiver(const Pipe& handles, const std::string& path, std::uint32_
   std::string problem;
   const auto folder = SharedFolder::open(path, problem);
   const Handle mine = listener_in(*folder, seed + 1);
-  const Descriptor listener = folder->listen(mine.name, problem);
+  const FileDescriptor listener = folder->listen(mine.name, problem);
   if (!listener.valid()) _exit(1);
   pass_on(handles, mine);
-  Descriptor socket;
-  Descriptor file;
+  FileDescriptor socket;
+  FileDescriptor file;
   Packet hello;
   for (const auto end = Clock::now() + kPatience; Clock::now() < end && !file.valid();) {
-    if (!socket.valid()) socket = Descriptor(accept4(listener.get(), nullptr, nullptr, 0));
+    if (!socket.valid()) socket = FileDescriptor(accept4(listener.get(), nullptr, nullptr, 0));
     if (socket.valid()) receive_packet(socket.get(), hello, file);
   }
   const auto ring = Ring::map(std::move(file), hello.cells, hello.cell_bytes, problem);
@@ -456,7 +457,7 @@ TEST_CASE("A peer of another user is dropped though it knows the token and may r
         int error = 0;
         const auto folder = SharedFolder::open(path, problem);
         if (folder == nullptr) _exit(3);
-        const Descriptor socket = folder->connect(theirs.name, error);
+        const FileDescriptor socket = folder->connect(theirs.name, error);
         const auto ring = Ring::make(kCells, kCellBytes, problem);
         if (ring == nullptr || !send_packet(socket.get(), hello_to(theirs), ring->file())) _exit(4);
         // Dropped: the listener's rank closes it.
@@ -491,13 +492,13 @@ TEST_CASE("A listener of another user is refused before anything is sent to it")
         const auto folder = SharedFolder::open(path, problem);
         if (folder == nullptr) _exit(3);
         const Handle mine = listener_in(*folder, 99);
-        const Descriptor listener = folder->listen(mine.name, problem);
+        const FileDescriptor listener = folder->listen(mine.name, problem);
         if (!listener.valid()) _exit(4);
         pass_on(handles, mine);
-        Descriptor socket;
+        FileDescriptor socket;
         for (int i = 0; i < 3000 && !socket.valid(); ++i) {
           usleep(1000);
-          socket = Descriptor(accept4(listener.get(), nullptr, nullptr, 0));
+          socket = FileDescriptor(accept4(listener.get(), nullptr, nullptr, 0));
         }
         char byte = 0;
         _exit(recv(socket.get(), &byte, 1, 0) == 0 ? 0 : 5);

@@ -30,6 +30,7 @@
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Matches;
+using dynamiccl::FileDescriptor;
 using dynamiccl::testing::can_become;
 using dynamiccl::testing::g_said;
 using dynamiccl::testing::in_child;
@@ -69,7 +70,7 @@ struct Listening {
 /// A receiver whose peer is this test: it holds the other end of the ring and of the socket.
 struct Victim {
   std::unique_ptr<Ring> theirs;
-  Descriptor socket;
+  FileDescriptor socket;
   std::unique_ptr<RingConnection> connection;
   Memory memory;
   std::vector<std::byte> room = std::vector<std::byte>(3 * 4096, std::byte{0x77});
@@ -79,11 +80,12 @@ struct Victim {
     int ends[2] = {};
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
     track_socket(ends[0]);
-    socket = Descriptor(ends[1]);
+    socket = FileDescriptor(ends[1]);
     theirs = Ring::make(4, 4096, problem);
-    auto mine = Ring::map(Descriptor(dup(theirs->file())), 4, 4096, problem);
+    auto mine = Ring::map(FileDescriptor(dup(theirs->file())), 4, 4096, problem);
     REQUIRE(mine != nullptr);
-    connection = RingConnection::make(false, Descriptor(ends[0]), std::move(mine), 32768, problem);
+    connection =
+        RingConnection::make(false, FileDescriptor(ends[0]), std::move(mine), 32768, problem);
     REQUIRE(connection != nullptr);
   }
   /// Receives into the middle of the room.
@@ -107,7 +109,7 @@ struct Victim {
 };
 
 bool set_loopback(bool up) {
-  const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
   std::strcpy(request.ifr_name, "lo");
   request.ifr_flags = up ? IFF_UP : 0;
@@ -182,8 +184,8 @@ TEST_CASE("A peer that talks where nothing is to be said is listened to no more"
 TEST_CASE("A packet that brings more files than one leaves none behind") {
   int ends[2] = {};
   REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-  const Descriptor here(ends[0]);
-  const Descriptor there(ends[1]);
+  const FileDescriptor here(ends[0]);
+  const FileDescriptor there(ends[1]);
   const auto files = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());
@@ -192,7 +194,7 @@ TEST_CASE("A packet that brings more files than one leaves none behind") {
   REQUIRE(send_with_files(there.get(), packet, 3));
   const auto before = files();
   {
-    Descriptor file;
+    FileDescriptor file;
     CHECK(receive_packet(here.get(), packet, file) == Received::closed);
   }
   CHECK(files() == before);
@@ -234,11 +236,11 @@ TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in
     int error = 0;
     // One says nothing, one hangs up, one is no packet, one does not know the token, one brings no
     // ring.
-    const Descriptor silent = open->connect(theirs.name, error);
-    { const Descriptor brief = open->connect(theirs.name, error); }
-    const Descriptor noise = open->connect(theirs.name, error);
+    const FileDescriptor silent = open->connect(theirs.name, error);
+    { const FileDescriptor brief = open->connect(theirs.name, error); }
+    const FileDescriptor noise = open->connect(theirs.name, error);
     if (send(noise.get(), "hello", 5, 0) != 5) return "send";
-    const Descriptor stranger = open->connect(theirs.name, error);
+    const FileDescriptor stranger = open->connect(theirs.name, error);
     send_packet(stranger.get(), Packet{});
     void* sender = nullptr;
     void* receiver = nullptr;
@@ -266,7 +268,7 @@ TEST_CASE("A rank without room for another open file is told so, not left waitin
       std::string problem;
       const auto open = SharedFolder::open(folder.path(), problem);
       int error = 0;
-      Descriptor caller;
+      FileDescriptor caller;
       std::unique_ptr<TcpConnecting> by_port;
       if (by_tcp) {
         by_port = TcpConnecting::begin(here.theirs, problem);
@@ -321,7 +323,7 @@ TEST_CASE("A rank whose peer has no ring for it is told so, not left waiting") {
                return here.net.connect(here.handle, &sender) == 0 ? "connects" : "";
              }),
              ContainsSubstring("the other rank could not make a connection"));
-  Descriptor caller;
+  FileDescriptor caller;
   CHECK_THAT(said_where([&](Listening& here) -> std::string {
                std::string problem;
                int error = 0;
@@ -341,7 +343,7 @@ TEST_CASE("Strangers who say nothing keep nobody else from the port") {
     if (!here.problem.empty()) return here.problem;
     if (here.theirs.family != AF_INET) return "no IPv4";
     std::string problem;
-    std::vector<Descriptor> strangers;
+    std::vector<FileDescriptor> strangers;
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = here.theirs.port;
@@ -355,7 +357,7 @@ TEST_CASE("Strangers who say nothing keep nobody else from the port") {
       if (here.net.accept(here.listener, &receiver) != 0 || receiver != nullptr) return "let in";
     }
     const auto by_port = TcpConnecting::begin(here.theirs, problem);
-    Descriptor caller;
+    FileDescriptor caller;
     for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
     for (int i = 0; i < 1000 && receiver == nullptr; ++i)
       if (here.net.accept(here.listener, &receiver) != 0) return g_said;
@@ -372,7 +374,7 @@ TEST_CASE("A rank that takes nothing by TCP for long is no lost host", "[long]")
     if (!here.problem.empty()) return here.problem;
     std::string problem;
     const auto by_port = TcpConnecting::begin(here.theirs, problem);
-    Descriptor caller;
+    FileDescriptor caller;
     for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
     void* receiver = nullptr;
     for (int i = 0; i < 1000 && receiver == nullptr; ++i)
@@ -414,7 +416,7 @@ TEST_CASE("A host that is lost ends a connection by TCP, whether it took data or
       if (!here.problem.empty()) return here.problem;
       std::string problem;
       const auto by_port = TcpConnecting::begin(here.theirs, problem);
-      Descriptor caller;
+      FileDescriptor caller;
       for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
       void* receiver = nullptr;
       for (int i = 0; i < 1000 && receiver == nullptr; ++i)
@@ -459,7 +461,8 @@ TEST_CASE("A hello without a ring is refused") {
     auto& [net, handle, listener, theirs, none] = here;
     std::string problem;
     int error = 0;
-    const Descriptor peer = SharedFolder::open(folder.path(), problem)->connect(theirs.name, error);
+    const FileDescriptor peer =
+        SharedFolder::open(folder.path(), problem)->connect(theirs.name, error);
     Packet hello;
     hello.token = theirs.token;
     hello.cells = 16;
@@ -531,8 +534,8 @@ TEST_CASE("A start removes what ranks left that were killed before it") {
   const TestFolder folder;
   std::string problem;
   const auto open = SharedFolder::open(folder.path(), problem);
-  { const Descriptor before = open->listen(1, problem); }
-  { const Descriptor just_now = open->listen(2, problem); }
+  { const FileDescriptor before = open->listen(1, problem); }
+  { const FileDescriptor just_now = open->listen(2, problem); }
   const std::string old = folder.path() + "/dynamiccl-0000000000000001.sock";
   const timespec minute_ago[2] = {{std::time(nullptr) - 60, 0}, {std::time(nullptr) - 60, 0}};
   REQUIRE(utimensat(AT_FDCWD, old.c_str(), minute_ago, 0) == 0);

@@ -1,4 +1,4 @@
-#include "profiles/detect/probes/variables.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,0 +1,59 @@
+#include "profiles/detect/network_interface.hpp"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+namespace dynamiccl {
+namespace {
+
+std::string default_route_interface() {
+  std::ifstream routes("/proc/net/route");
+  std::string line;
+  std::getline(routes, line);
+  while (std::getline(routes, line)) {
+    std::istringstream fields(line);
+    std::string name;
+    std::string destination;
+    if (fields >> name >> destination && destination == "00000000") return name;
+  }
+  return {};
+}
+
+/// The first interface with an IPv4 address that is up and `fits`; nullopt: none
+template <class Fits>
+std::optional<std::pair<std::string, in_addr>> first_interface(Fits fits) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if ((at->ifa_flags & IFF_UP) == 0 || at->ifa_addr == nullptr ||
+        at->ifa_addr->sa_family != AF_INET || !fits(*at))
+      continue;
+    sockaddr_in address{};
+    std::memcpy(&address, at->ifa_addr, sizeof(address));
+    return std::pair{std::string(at->ifa_name), address.sin_addr};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string default_interface() {
+  if (auto name = default_route_interface(); !name.empty()) return name;
+  const auto real =
+      first_interface([](const ifaddrs& one) { return (one.ifa_flags & IFF_LOOPBACK) == 0; });
+  return real ? real->first : "lo";
+}
+
+std::optional<in_addr> ipv4_address_of(const std::string& interface) {
+  const auto found = first_interface([&](const ifaddrs& one) { return interface == one.ifa_name; });
+  if (!found) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <netinet/in.h>
+
+#include <optional>
+#include <string>
+
+namespace dynamiccl {
+
+/// The interface a rank, or a node's probe, is reached by when nobody says which: the one of the
+/// default route, else the first that is up and no loopback, else "lo".
+std::string default_interface();
+
+/// The first IPv4 address of an interface that is up; nullopt: it has none, or there is no such.
+std::optional<in_addr> ipv4_address_of(const std::string& interface);
+
+}  // namespace dynamiccl
