@@ -24,6 +24,12 @@
 namespace dynamiccl {
 namespace {
 
+/// Not in a folder that this user may not look into.
+bool is_there(const std::string& path) {
+  std::error_code unseen;
+  return std::filesystem::exists(path, unseen);
+}
+
 std::string image_name(const std::string& image) {
   return std::filesystem::path(image).filename().string();
 }
@@ -263,8 +269,8 @@ std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile
     if (find_program("patchelf").empty())
       return "Apptainer is fetched with patchelf: " + install_hint("patchelf");
   }
-  const bool image_there = host_root_wanted() || !named_apptainer_image().empty() ||
-                           std::filesystem::exists(apptainer_image());
+  const bool image_there =
+      host_root_wanted() || !named_apptainer_image().empty() || is_there(apptainer_image());
   if (!image_there && find_program("mmdebstrap").empty())
     return "the worker image is made with mmdebstrap: " + install_hint("mmdebstrap uidmap");
   return std::nullopt;
@@ -274,7 +280,7 @@ void prepare_apptainer_environment(const Progress& progress) {
   const std::string named = named_apptainer_image();
   // Apptainer also takes images from elsewhere: docker://NAME.
   const bool is_path = named.find("://") == std::string::npos;
-  if (!named.empty() && is_path && !std::filesystem::exists(named))
+  if (!named.empty() && is_path && !is_there(named))
     throw Error(ErrorKind::environment,
                 fmt::format("there is no image {}, which DYNAMICCL_APPTAINER_IMAGE names: build it "
                             "from containers/images/worker.def, or unset the variable",
@@ -282,7 +288,7 @@ void prepare_apptainer_environment(const Progress& progress) {
   prepare_apptainer(progress);
   if (!named.empty()) return;
   if (host_root_wanted()) return make_host_root();
-  if (!std::filesystem::exists(apptainer_image())) prepare_worker_image(progress);
+  if (!is_there(apptainer_image())) prepare_worker_image(progress);
 }
 
 std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,

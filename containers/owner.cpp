@@ -39,7 +39,8 @@ std::string boot_id() {
 
 std::string owner_token() {
   const std::string pid = std::to_string(getpid());
-  return fmt::format("{}.{}.{}.{}", pid, start_ticks(pid), boot_id(), own_pid_namespace());
+  // /proc may be of another namespace, where our number is somebody else's.
+  return fmt::format("{}.{}.{}.{}", pid, start_ticks("self"), boot_id(), own_pid_namespace());
 }
 
 bool owner_alive(const std::string& token) {
@@ -51,14 +52,17 @@ bool owner_alive(const std::string& token) {
   };
   // Three parts: made by a version that knew no namespaces.
   if (parts.size() != 3 && parts.size() != 4) return false;
-  if (!is_number(parts[0]) || parts[1].empty() || parts[2] != boot_id()) return false;
+  if (!is_number(parts[0]) || parts[1].empty()) return false;
+  // Who cannot be seen is left alone.
+  if (!sees_own_processes()) return true;
+  if (parts[2] != boot_id()) return false;
   if (parts.size() == 4) {
     if (!is_number(parts[3])) return false;
     const std::uint64_t where = std::stoull(parts[3]);
-    // Its number means another process here: who cannot be seen is left alone.
+    // Its number means another process here.
     if (where != own_pid_namespace()) return !pid_namespace_is_empty(where);
   }
-  return start_ticks(parts[0]) == parts[1];
+  return start_ticks(parts[0]) == parts[1] || is_hidden_process(std::stoll(parts[0]));
 }
 
 }  // namespace dynamiccl

@@ -351,7 +351,9 @@ void hold_private_engine(bool (*interrupted)()) {
 
 std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options) {
   std::vector<std::string> removed;
-  if (!fs::exists(lock_path(options, "start.lock"))) return removed;
+  // A cache that this user may not look into (another one's HOME) holds nothing of theirs.
+  std::error_code unseen;
+  if (!fs::exists(lock_path(options, "start.lock"), unseen)) return removed;
   const FileLock turn(lock_path(options, "start.lock"), LOCK_EX);
   const FileLock users(lock_path(options, "users.lock"), LOCK_EX | LOCK_NB);
   if (!users.held()) return removed;
@@ -362,8 +364,8 @@ std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& optio
   for (const std::string& mount : mounts_below(options.folder)) removed.push_back("mount " + mount);
   const bool headless = engine_running(options) && !docker_answers(private_engine_socket(options));
   if (headless) start_engine(options);
-  const bool traces =
-      fs::exists(private_engine_socket(options)) || fs::exists(network_note(options));
+  const bool traces = fs::exists(private_engine_socket(options), unseen) ||
+                      fs::exists(network_note(options), unseen);
   if (!removed.empty() || traces)
     for (const std::string& line : stop_engine(options)) removed.push_back(line);
   return removed;

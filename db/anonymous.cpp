@@ -131,7 +131,7 @@ void remove_files(const std::string& path) {
 }
 
 AnonymousSummary change_copy(const std::string& path, const std::vector<std::string>& hidden) {
-  SQLite::Database db(path, SQLite::OPEN_READWRITE);
+  SQLite::Database db(file_name_of(path), SQLite::OPEN_READWRITE);
   db.exec("PRAGMA journal_mode=DELETE; PRAGMA foreign_keys=OFF; PRAGMA secure_delete=ON");
   Anonymizer words;
   collect(db, words);
@@ -161,7 +161,7 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
     explained(to, "writing the copy", [&] {
       SQLite::Database source = open_for_reading(from);
       {
-        SQLite::Database copy(part, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+        SQLite::Database copy(file_name_of(part), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
         SQLite::Backup backup(copy, source);
         backup.executeStep();
       }

@@ -80,6 +80,11 @@ void regular_file_or_none(const std::string& path) {
     throw Error(ErrorKind::input,
                 fmt::format("database {}: is a folder; name a file inside it with --db", path));
   }
+  const auto kind = fs::status(path, ignored);
+  // A pipe would be waited for without end, a device read as a database that is empty or locked.
+  if (fs::exists(kind) && !fs::is_regular_file(kind))
+    throw Error(ErrorKind::input,
+                fmt::format("database {}: is no regular file; name another one with --db", path));
   const fs::path folder = fs::absolute(path, ignored).parent_path();
   if (!fs::is_directory(folder, ignored)) {
     throw Error(ErrorKind::input,
@@ -154,7 +159,7 @@ std::string immutable_uri(const std::string& path) {
 
 SQLite::Database open_read_only(const std::string& path) {
   try {
-    SQLite::Database db(path, SQLite::OPEN_READONLY, kBusyTimeoutMs);
+    SQLite::Database db(file_name_of(path), SQLite::OPEN_READONLY, kBusyTimeoutMs);
     require_magic(db, path);
     pragma(db, "schema_version");
     return db;
@@ -173,6 +178,10 @@ SQLite::Database open_read_only(const std::string& path) {
 }
 
 }  // namespace
+
+std::string file_name_of(const std::string& path) {
+  return path.starts_with(':') || path.starts_with("file:") ? "./" + path : path;
+}
 
 void throw_explained(const SQLite::Exception& error, const std::string& path,
                      const std::string& doing) {
@@ -205,7 +214,8 @@ SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
   make_private(path);
   return explained(path, "opening", [&] {
-    SQLite::Database db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+    SQLite::Database db(file_name_of(path),
+                        SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
                         kBusyTimeoutMs);
     require_magic(db, path);
     check_owner_program(db, path);

@@ -11,6 +11,10 @@ namespace dynamiccl {
 /// Marks our files ("DYNC") apart from other programs' SQLite files.
 inline constexpr int kApplicationId = 0x44594E43;
 
+/// What SQLite opens as the file of that name: ":memory:" and "file:x?mode=memory" are no file to
+/// it, and what was measured into them would be lost.
+std::string file_name_of(const std::string& path);
+
 /// The one place that opens SQLite. WAL, foreign keys on, waits up to 30 s for another writer.
 /// @throws Error(data) for a file that is no database of ours, Error(environment) when it cannot be
 /// opened

@@ -21,7 +21,7 @@ class Snapshot {
     remove();
     explained(other, "copying", [&] {
       SQLite::Database from = open_for_reading(other);
-      SQLite::Database to(path_, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+      SQLite::Database to(file_name_of(path_), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
       SQLite::Backup backup(to, from);
       backup.executeStep();
     });

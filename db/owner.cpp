@@ -14,8 +14,9 @@ namespace dynamiccl {
 namespace {
 
 /// Field 22 of /proc/PID/stat; nullopt when there is no such process or it is a zombie.
-std::optional<std::int64_t> start_ticks_of(std::int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+/// @param process its number, or "self"
+std::optional<std::int64_t> start_ticks_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/stat");
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
   // The program's name may hold blanks and parentheses: count from the last one.
@@ -48,10 +49,12 @@ std::string boot_id() {
 ProcessIdentity this_process() {
   const std::int64_t pid = getpid();
   return {host_name(), boot_id(), pid, static_cast<std::int64_t>(own_pid_namespace()),
-          start_ticks_of(pid).value_or(0)};
+          start_ticks_of("self").value_or(0)};
 }
 
 ProcessState state_of(const ProcessIdentity& process) {
+  // Without /proc everybody would seem dead.
+  if (!sees_own_processes()) return ProcessState::unknown;
   const ProcessIdentity here = this_process();
   if (process.boot_id != here.boot_id) {
     return process.host == here.host ? ProcessState::dead : ProcessState::unknown;
@@ -60,7 +63,8 @@ ProcessState state_of(const ProcessIdentity& process) {
     return pid_namespace_is_empty(static_cast<std::uint64_t>(process.pid_namespace))
                ? ProcessState::dead
                : ProcessState::unknown;
-  const auto ticks = start_ticks_of(process.pid);
+  if (is_hidden_process(process.pid)) return ProcessState::unknown;
+  const auto ticks = start_ticks_of(std::to_string(process.pid));
   return ticks && *ticks == process.start_ticks ? ProcessState::alive : ProcessState::dead;
 }
 

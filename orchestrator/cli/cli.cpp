@@ -1,6 +1,7 @@
 #include "orchestrator/cli/cli.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -107,6 +108,29 @@ bool measures(const std::vector<std::string>& argv) {
          std::find(kMeasuring.begin(), kMeasuring.end(), argv[1]) != kMeasuring.end();
 }
 
+/// Where not even a small run has enough, each of its parts would say so in its own words.
+void require_open_files() {
+  constexpr rlim_t kLeast = 32;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kLeast)
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("this process may have {} files open at a time, and needs {} and more with "
+                    "many ranks: raise the limit (ulimit -n)",
+                    limit.rlim_cur, kLeast));
+}
+
+/// What to do about an error of the system that speaks of no remedy.
+std::string remedy_of(std::string_view what) {
+  rlimit limit{};
+  if (what.find(std::strerror(EMFILE)) == std::string_view::npos ||
+      getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return "";
+  return fmt::format(
+      "; {} may be open at a time: raise the limit (ulimit -n), or ask for fewer ranks",
+      limit.rlim_cur);
+}
+
 /// The exit code where stdout took no more.
 int output_failed(int error, const std::vector<std::string>& argv) {
   // `| head` has read enough of an answer; that something was measured to its end is no such
@@ -128,8 +152,8 @@ void refuse_two_formats(const Shared& shared, const std::string& format) {
 }
 
 void add_db_option(CLI::App& verb, Shared& shared) {
-  verb.add_option("--db", shared.db,
-                  "database file ($DYNAMICCL_DB, else results/dynamiccl.sqlite)");
+  verb.add_option("--db", shared.db, "database file ($DYNAMICCL_DB, else results/dynamiccl.sqlite)")
+      ->check([](const std::string& path) { return path.empty() ? "names no file" : ""; });
 }
 
 void add_output_options(CLI::App& verb, Shared& shared) {
@@ -151,7 +175,9 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);
   int code = exit_code::kCellFailed;
+  int output_error = 0;
   try {
+    require_open_files();
     std::vector<std::string> words = without_help_verb(argv);
     shared.command = take_command(words);
     code = parse_and_run(app, words, shared);
@@ -163,14 +189,20 @@ int run_command_line(const std::vector<std::string>& argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     tell(fmt::format("dynamiccl: {}\n", printable(error.what())));
   } catch (const std::system_error& error) {
-    code = output_failed(error.code().value(), argv);
+    // Thrown by what prints too, which leaves its mark on stdout.
+    if (std::ferror(stdout) != 0) {
+      output_error = error.code().value();
+      code = exit_code::kFine;
+    } else {
+      tell(fmt::format("dynamiccl: {}{}\n", printable(error.what()), remedy_of(error.what())));
+    }
   } catch (const std::bad_alloc&) {
     tell("dynamiccl: no memory is left for this; ask for less at once\n");
   } catch (const std::exception& error) {
-    tell(fmt::format("dynamiccl: {}\n", printable(error.what())));
+    tell(fmt::format("dynamiccl: {}{}\n", printable(error.what()), remedy_of(error.what())));
   }
   // What is still in the buffer is part of the answer.
-  errno = 0;
+  errno = output_error;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     code = std::max(code, output_failed(errno, argv));
   return code;

@@ -12,6 +12,7 @@
 #include "orchestrator/experiment/experiment_keys.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/profile_toml.hpp"
 #include "profiles/strict_toml.hpp"
 #include "profiles/table_reader.hpp"
@@ -244,6 +245,17 @@ void read_knobs(TableReader& root, Experiment& experiment) {
   }
 }
 
+/// Both are stored as they are, with the file and --set that give them, and shown.
+void refuse_user_info(TableReader& root, const Experiment& experiment) {
+  for (const auto& [key, text] :
+       {std::pair("name", experiment.name), std::pair("description", experiment.description)})
+    if (carries_user_info(text))
+      root.complain(
+          key, fmt::format("the URL in it gives a user or password before \"@\", and a run's {} "
+                           "is stored and shown as it is: leave them out",
+                           key));
+}
+
 void read_expressions(TableReader& root, const std::string& key,
                       const std::vector<std::string>& environments,
                       std::vector<Expression>& expressions) {
@@ -322,6 +334,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   experiment.overrides = overrides;
   experiment.name = root.text("name").value_or("");
   experiment.description = root.text("description", Lines::many).value_or("");
+  refuse_user_info(root, experiment);
   experiment.seed = static_cast<std::uint64_t>(
       root.integer("seed").value_or(static_cast<std::int64_t>(experiment.seed)));
   const Profiles all = with_overrides(root, profiles);

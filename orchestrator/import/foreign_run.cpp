@@ -15,6 +15,7 @@
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/log_lines.hpp"
+#include "profiles/detect/probes/environment_probe.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -438,6 +439,10 @@ std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
 ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::string& format,
                             const ImportOptions& options) {
   refuse_copies(files);
+  if (carries_user_info(options.name))
+    throw Error(ErrorKind::input,
+                "--name: the URL in it gives a user or password before \"@\", and a run's name is "
+                "stored and shown as it is: leave them out");
   std::string contents;
   for (const auto& file : files) contents += sha256_hex(file.text) + "\n";
   auto starts = placed(files, format, options);

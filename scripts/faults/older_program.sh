@@ -76,6 +76,30 @@ done
 item 'a rank is killed, is stopped'
 start slow killed; first_rank; kill -9 "$rank"; ended killed; sql killed.sqlite "select status, exit_code, signal, reason from launch where status <> 'ok'"
 start short stopped; first_rank; kill -STOP "$rank"; ended stopped; sql stopped.sqlite "select status, exit_code, signal, reason from launch where status <> 'ok'"
+if [ "$(id -u)" = 0 ]; then
+  item 'a rank is ended for want of memory (a control group of 256 MiB)'
+  memory=/sys/fs/cgroup/memory limit=memory.limit_in_bytes
+  [ -d $memory ] || { memory=/sys/fs/cgroup limit=memory.max; }
+  group=$memory/dynamiccl-older-$$
+  if mkdir "$group" && echo 268435456 >"$group/$limit"; then
+    [ -e "$group/memory.swappiness" ] && echo 0 >"$group/memory.swappiness"
+    sed 's/64KiB/512MiB/; s/launches = 3/launches = 1/' quick.toml >big.toml
+    sh -c 'echo $$ >"$1/cgroup.procs" && exec "$2" run big.toml --db big.sqlite' sh "$group" "$P" >big.out 2>big.err & pid=$!
+    ended big; sql big.sqlite "select status, exit_code, signal, reason from launch"
+    rmdir "$group"
+  fi
+  item "another user has made root's run folder, /tmp/dynamiccl-0, first"
+  mkdir -m 1777 tmp
+  # A temporary folder of its own; ours is reached by another path (the program must not lie below /tmp).
+  unshare -m --propagation private bash -c 'mount --bind "$1" /mnt && cd /mnt && mount --bind tmp /tmp && umask 0 || exit 9
+    setpriv --reuid 1000 --regid 1000 --clear-groups mkdir -m 755 /tmp/dynamiccl-0
+    umask 022; unset XDG_RUNTIME_DIR
+    "$2" run quick.toml --db first.sqlite >first.out 2>first.err; echo "exit $?, $(grep -E "cannot|error:" first.err | head -1 | cut -c1-200)"
+    setpriv --reuid 1000 --regid 1000 --clear-groups sh -c "rmdir /tmp/dynamiccl-0 2>/dev/null; mkdir -m 777 /tmp/dynamiccl-0" 2>/dev/null
+    "$2" run quick.toml --db open.sqlite >open.out 2>open.err; echo "writable to all: exit $?, $(grep -E "cannot|error:" open.err | head -1 | cut -c1-200)"
+    ls -l /tmp' bash "$W" "$P"
+  echo "launches: $(ok_launches first.sqlite) and $(ok_launches open.sqlite) of 3"
+fi
 item 'a resume of what this machine no longer supports (the worker is gone), and a further one with it back'
 mkdir bin gone
 cp "$(dirname "$P")"/dynamiccl{,-probe,-worker*} bin/

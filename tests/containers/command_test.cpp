@@ -1,5 +1,7 @@
 #include "containers/command.hpp"
 
+#include <signal.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -21,6 +23,15 @@ TEST_CASE("a command's streams and exit code come back apart") {
 
 TEST_CASE("a command that is killed reports the signal as shells do") {
   CHECK(run_command({"sh", "-c", "kill -9 $$"}).exit_code == 128 + 9);
+}
+
+TEST_CASE("a command ignores no signal that this program does", "[safety]") {
+  auto* const before = signal(SIGXFSZ, SIG_IGN);
+  const auto result = run_command({"grep", "SigIgn", "/proc/self/status"});
+  signal(SIGXFSZ, before);
+  INFO(result.out);
+  REQUIRE(result.out.starts_with("SigIgn:\t"));
+  CHECK((std::stoull(result.out.substr(8), nullptr, 16) >> (SIGXFSZ - 1) & 1U) == 0);
 }
 
 TEST_CASE("a command past its timeout is killed with its children") {

@@ -9,9 +9,14 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 
 #include "core/vocabulary/pid_namespace.hpp"
 #include "core/vocabulary/text.hpp"
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080  // headers of a C library before 2.32
+#endif
 
 using namespace dynamiccl;
 
@@ -94,4 +99,65 @@ TEST_CASE("a dead process, also one not yet collected, is no living owner") {
   CHECK_FALSE(owner_alive(token));
   waitpid(child, nullptr, 0);
   CHECK_FALSE(owner_alive(token));
+}
+
+namespace {
+
+/// What a child finds whose /proc is another one: 1 for true, 0 for false, 2 where it cannot be
+/// made.
+int found_with(const char* proc, const char* options, uid_t user, bool (*look)(const std::string&),
+               const std::string& token) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool apart = unshare(CLONE_NEWNS) == 0 &&
+                       mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                       mount(proc, "/proc", proc, 0, options) == 0 &&
+                       setresuid(user, user, user) == 0;
+    _exit(apart ? static_cast<int>(look(token)) : 2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TEST_CASE("an owner that /proc does not show is left alone", "[safety]") {
+  const std::string mine = owner_token();
+  // No /proc at all: nobody is seen, dead or alive.
+  const int without = found_with("tmpfs", nullptr, geteuid(), owner_alive, mine);
+  if (without == 2) SKIP("this user may not mount another /proc");
+  CHECK(without == 1);
+  // Another user's processes are hidden from ordinary ones on many shared machines.
+  constexpr uid_t kNobody = 65534;
+  CHECK(found_with("proc", "hidepid=2", kNobody, owner_alive, mine) == 1);
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  auto parts = split(mine, '.');
+  REQUIRE(parts.size() == 4);
+  const std::string dead = std::to_string(gone) + ".1." + parts[2] + "." + parts[3];
+  CHECK(found_with("proc", "hidepid=2", kNobody, owner_alive, dead) == 0);
+}
+
+TEST_CASE("an owner is left alone where another clock says when it began", "[safety]") {
+  const std::string mine = owner_token();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWTIME) != 0) _exit(2);
+    const bool shifted = static_cast<bool>(std::ofstream("/proc/self/timens_offsets")
+                                           << "boottime 1000 0" << std::flush);
+    if (!shifted) _exit(2);
+    // Children are the first in it.
+    const pid_t within = fork();
+    if (within == 0) _exit(static_cast<int>(owner_alive(mine)));
+    int status = 0;
+    waitpid(within, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) SKIP("this user may not make a time namespace");
+  CHECK(WEXITSTATUS(status) == 1);
 }

@@ -1,5 +1,7 @@
 #include "db/owner.hpp"
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,4 +37,20 @@ TEST_CASE("a process is told alive, dead, reused or out of sight") {
   other.pid = child;
   waitpid(child, nullptr, 0);
   CHECK(state_of(other) == ProcessState::dead);
+}
+
+TEST_CASE("without a /proc no process is told dead", "[safety]") {
+  const auto me = this_process();
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool apart = unshare(CLONE_NEWNS) == 0 &&
+                       mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                       mount("tmpfs", "/proc", "tmpfs", 0, nullptr) == 0;
+    _exit(!apart ? 2 : state_of(me) == ProcessState::unknown ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) SKIP("this user may not mount another /proc");
+  CHECK(WEXITSTATUS(status) == 0);
 }

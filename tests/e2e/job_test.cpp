@@ -208,6 +208,7 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   };
   CHECK(says(tune({"/bin/sleep", "100"}), "no rank of it loaded the plugin"));
   CHECK(says(tune({"there-is-no-such-program"}), "not found in PATH"));
+  CHECK(says(tune({"/etc/passwd"}), "could not be started: /etc/passwd: Permission denied"));
   CHECK(says(tune({kJob, "--loop", "random"}, "6"), "no step could be found"));
   CHECK(says(tune({kJob, "--loop", "graph"}, "30"), "CUDA graphs"));
   CHECK(says(program.run({"tune", "--"}).err, "no command stands behind"));

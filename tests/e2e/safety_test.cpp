@@ -406,7 +406,7 @@ TEST_CASE("secrets of a command line are not stored", "[safety]") {
   const auto path = program.file("x.toml", experiment(quick(1)));
   const auto result =
       shell("NCCL_token=hush1 UCX_PW=hush2 OMPI_MCA_my_PWD=hush3 UCX_URL=https://me:hush4@host/ " +
-            program_line(program, path) + " --set 'name=\"https://me:hush5@host/x\"'");
+            program_line(program, path));
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   const auto stored = program.rows(
@@ -414,4 +414,11 @@ TEST_CASE("secrets of a command line are not stored", "[safety]") {
       "group_concat(facts_json) FROM launch_rank), '') AS text FROM run r, launch l");
   for (const auto& row : stored)
     CHECK_THAT(row["text"].get<std::string>(), !ContainsSubstring("hush"));
+  // What is stored as the user wrote it takes none.
+  for (const std::string key : {"name", "description"}) {
+    const auto refused =
+        shell(program_line(program, path) + " --set '" + key + "=\"https://me:hush5@host/x\"'");
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("a run's " + key + " is stored and shown as it is"));
+  }
 }

@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
@@ -55,15 +51,14 @@ struct DoctorArguments {
 };
 
 std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
+  try {
+    return read_input_file(path);
+  } catch (const Error& error) {
     throw Error(ErrorKind::input,
-                fmt::format("{}: cannot be read: {}; give --profile a profile's TOML file, "
-                            "--machine what `dynamiccl doctor --json` printed there",
-                            path, std::strerror(errno)));
-  return text.str();
+                fmt::format("{}; give --profile a profile's TOML file, --machine what `dynamiccl "
+                            "doctor --json` printed there",
+                            error.what()));
+  }
 }
 
 /// The profiles to look into, the main ones when none is named.

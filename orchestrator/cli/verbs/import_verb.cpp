@@ -6,7 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <set>
-#include <sstream>
+#include <vector>
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
@@ -41,15 +41,26 @@ struct ImportArguments {
 const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
                                               "imb",  "dynamiccl",  "decisions"};
 
+/// Far above what any run prints; its cells take several times as much memory.
+constexpr std::size_t kMostLogBytes = std::size_t{256} << 20;
+
 std::string read_file(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error))
     throw Error(ErrorKind::input, path + ": is a folder; name the files in it");
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw Error(ErrorKind::input, path + ": cannot be read; is the name right?");
-  return text.str();
+  std::string text;
+  std::vector<char> part(std::size_t{1} << 20);
+  // Pipes and devices say no size.
+  while (text.size() <= kMostLogBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMostLogBytes)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: more than the {} MiB that a log may have; import it in parts",
+                            path, kMostLogBytes >> 20));
+  if (!file.is_open() || file.bad())
+    throw Error(ErrorKind::input, path + ": cannot be read; is the name right?");
+  return text;
 }
 
 /// The formats of text tables whose headings or titles stand in a text.

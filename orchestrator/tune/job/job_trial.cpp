@@ -236,7 +236,8 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     result.notes.push_back("processes outlived the command and were ended: " +
                            join(outcome.left_over, ", "));
   if (!process.start_error.empty()) {
-    result.reason = process.start_error;
+    result.started = false;
+    result.reason = "the command could not be started: " + process.start_error;
     return;
   }
   const bool own_end = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;

@@ -70,6 +70,7 @@ struct JobTrialResult {
   std::vector<std::string> notes;  ///< of the leader
   LeaderCost cost;
   double seconds = 0;
+  bool started = true;  ///< false: the command is not there or may not be run
   int exit_code = 0;
   int interrupted_by = 0;
   std::string output;  ///< end of the command's stderr

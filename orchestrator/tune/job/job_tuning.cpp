@@ -117,8 +117,7 @@ void JobTuning::store_call_decisions(const JobTrialResult& trial, const std::str
 void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
-  if (!seen.heard && seen.reason.find("not found") != std::string::npos)
-    throw Error(ErrorKind::input, seen.reason);
+  if (!seen.started) throw Error(ErrorKind::input, seen.reason);
   if (!seen.heard)
     throw Error(
         ErrorKind::input,

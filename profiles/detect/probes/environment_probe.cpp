@@ -91,6 +91,10 @@ std::string without_user_info(std::string value) {
 
 }  // namespace
 
+bool carries_user_info(std::string_view text) {
+  return without_user_info(std::string(text)) != text;
+}
+
 bool is_recorded_variable(std::string_view name) {
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](const char* prefix) { return name.starts_with(prefix); }) ||

@@ -5,6 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
@@ -59,6 +60,72 @@ TEST_CASE("a stderr that takes nothing ends no command", "[safety]") {
   CHECK(shell(fmt::format("{} import {} --ranks 2 --db {} >&-", kProgram, table, db)).exit_code ==
         1);
   CHECK(run({"list", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("a limit of the process ends no command without a word", "[safety]") {
+  const Folder folder;
+  const auto table = folder.file("t.txt", kSmallOsuTable);
+  const auto db = folder.path("y.sqlite");
+  const auto import = fmt::format("{} import {} --ranks 2 --db {}", kProgram, table, db);
+  // A file at its limit is sent a signal.
+  const auto cut = shell("ulimit -f 10; " + import);
+  CHECK(cut.exit_code == 1);
+  CHECK_THAT(cut.err, ContainsSubstring("disk I/O error"));
+  for (const char* files : {"6", "10", "20", "31"}) {
+    INFO(files);
+    const auto few = shell(fmt::format("ulimit -n {}; {}", files, import));
+    CHECK(few.exit_code == 1);
+    CHECK_THAT(few.err, ContainsSubstring(fmt::format("may have {} files open", files)) &&
+                            ContainsSubstring("ulimit -n"));
+  }
+  CHECK(shell("ulimit -n 32; " + import).exit_code == 0);
+}
+
+TEST_CASE("a log without an end is not read without end", "[safety]") {
+  const Folder folder;
+  REQUIRE(shell("truncate -s 300M " + folder.path("sparse.txt")).exit_code == 0);
+  for (const std::string& log : {std::string("/dev/zero"), folder.path("sparse.txt")}) {
+    INFO(log);
+    const auto refused = shell(fmt::format("ulimit -v 2000000; {} import {} --db {}", kProgram, log,
+                                           folder.path("y.sqlite")));
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("more than the 256 MiB"));
+  }
+  const auto profile =
+      shell("ulimit -v 2000000; timeout 20 " + kProgram + " doctor --profile /dev/zero");
+  CHECK(profile.exit_code == 2);
+  CHECK_THAT(profile.err, ContainsSubstring("/dev/zero: cannot be read"));
+  // What another program writes may come through a pipe.
+  const auto piped =
+      shell(fmt::format("{} import <(cat {}) --ranks 2 --db {}", kProgram,
+                        folder.file("t.txt", kSmallOsuTable), folder.path("z.sqlite")));
+  INFO(piped.err);
+  CHECK(piped.exit_code == 0);
+}
+
+TEST_CASE("a database is a file, whatever its name", "[safety]") {
+  const Folder folder;
+  const auto table = folder.file("t.txt", kSmallOsuTable);
+  const auto there = "cd " + folder.path("") + " && ";
+  for (const std::string name : {":memory:", "file:x?mode=memory", "a?b#c%41"}) {
+    INFO(name);
+    CHECK(shell(fmt::format("{}{} import {} --ranks 2 --db '{}'", there, kProgram, table, name))
+              .exit_code == 0);
+    const auto listed = shell(fmt::format("{}{} list --db '{}'", there, kProgram, name));
+    CHECK(listed.exit_code == 0);
+    CHECK_THAT(listed.out, ContainsSubstring("complete"));
+    CHECK(std::filesystem::is_regular_file(folder.path(name)));
+  }
+  REQUIRE(shell("mkfifo " + folder.path("pipe")).exit_code == 0);
+  for (const std::string& name : {folder.path("pipe"), std::string("/dev/null"), std::string()})
+    for (const std::string& verb :
+         {std::string("list"), std::string("clean"), "import " + table + " --ranks 2"}) {
+      INFO(verb << " " << name);
+      const auto refused = shell(fmt::format("timeout 20 {} {} --db '{}'", kProgram, verb, name));
+      CHECK(refused.exit_code == 2);
+      CHECK_THAT(refused.err,
+                 ContainsSubstring(name.empty() ? "names no file" : "is no regular file"));
+    }
 }
 
 TEST_CASE("output that cannot be written is no success", "[safety]") {

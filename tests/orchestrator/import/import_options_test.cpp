@@ -155,3 +155,9 @@ TEST_CASE("a table that is cut off is imported as interrupted, and said to be", 
       {"query", "SELECT source_json FROM imported_run", "--json", "--db", folder.path("x.sqlite")});
   CHECK_THAT(about.out, ContainsSubstring("cut_off"));
 }
+
+TEST_CASE("an imported run's name takes no password", "[safety]") {
+  const std::string told = refusal({kTable, "--name", "https://me:hush@host/x"});
+  CHECK_THAT(told, ContainsSubstring("--name: the URL in it gives a user or password") &&
+                       !ContainsSubstring("hush"));
+}

@@ -64,6 +64,20 @@ TEST_CASE("a held input says its line and stays open, another one is empty") {
   CHECK(outcome.results[1].stdout_tail == "0\n");
 }
 
+TEST_CASE("processes ignore no signal that this program does", "[safety]") {
+  const std::vector<int> ignored{SIGPIPE, SIGXFSZ};
+  std::vector<void (*)(int)> before;
+  for (const int number : ignored) before.push_back(signal(number, SIG_IGN));
+  const auto outcome = run_processes({shell("grep SigIgn /proc/self/status")}, options_for(10));
+  for (std::size_t i = 0; i < ignored.size(); ++i) signal(ignored[i], before[i]);
+  REQUIRE(outcome.results.size() == 1);
+  const std::string& line = outcome.results[0].stdout_tail;
+  INFO(line);
+  REQUIRE(line.starts_with("SigIgn:\t"));
+  const auto mask = std::stoull(line.substr(8), nullptr, 16);
+  for (const int number : ignored) CHECK((mask >> (number - 1) & 1U) == 0);
+}
+
 TEST_CASE("a held input that cannot be opened is named, an empty one never stands in its place") {
   Command held = shell("IFS= read -r line; echo \"got $line\"");
   held.input = "a secret\n";
