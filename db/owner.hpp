@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/vocabulary/pid_namespace.hpp"
+
 namespace dynamiccl {
 
 /// Names one process for ever: process ids are reused, also across reboots and PID namespaces.
@@ -16,15 +18,9 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-enum class ProcessState {
-  alive,
-  dead,
-  unknown  ///< of another host or PID namespace: cannot be told from here
-};
-
 ProcessIdentity this_process();
 
-/// Whether the process still runs.
+/// Whether the process still runs; unknown of another host or PID namespace.
 ProcessState state_of(const ProcessIdentity& process);
 
 }  // namespace dynamiccl

@@ -102,7 +102,9 @@ NodeReport read_node_report(const std::string& name, const NodeResult& result,
     std::string said(trim(result.err));
     if (said.empty())
       said = fmt::format("the connection ended without a word (exit code {})", result.exit_code);
-    const auto what_next = advice(said);
+    // ssh's own exit code: what a command there has said is no word on the way to it.
+    constexpr int kSshFailed = 255;
+    const auto what_next = result.exit_code == kSshFailed ? advice(said) : std::string_view();
     report.problem = fmt::format("cannot be reached: {}{}{}{}", said, what_next.empty() ? "" : " (",
                                  what_next, what_next.empty() ? "" : ")");
   }

@@ -131,6 +131,9 @@ TEST_CASE("an owner that /proc does not show is left alone", "[safety]") {
   // Another user's processes are hidden from ordinary ones on many shared machines.
   constexpr uid_t kNobody = 65534;
   CHECK(found_with("proc", "hidepid=2", kNobody, owner_alive, mine) == 1);
+  CHECK(found_with("proc", "hidepid=1", kNobody, owner_alive, mine) == 1);
+  // Processes alone: the machine's boot is not told. Kernels before 5.8 do not know it.
+  CHECK(found_with("proc", "subset=pid", geteuid(), owner_alive, mine) != 0);
   const pid_t gone = fork();
   if (gone == 0) _exit(0);
   waitpid(gone, nullptr, 0);
@@ -160,4 +163,39 @@ TEST_CASE("an owner is left alone where another clock says when it began", "[saf
   REQUIRE(WIFEXITED(status));
   if (WEXITSTATUS(status) == 2) SKIP("this user may not make a time namespace");
   CHECK(WEXITSTATUS(status) == 1);
+}
+
+TEST_CASE("an owner whose clock is another one is left alone by others", "[safety]") {
+  int ends[2] = {};
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool apart =
+        unshare(CLONE_NEWTIME) == 0 && static_cast<bool>(std::ofstream("/proc/self/timens_offsets")
+                                                         << "boottime 1000 0" << std::flush);
+    const pid_t within = apart ? fork() : -1;
+    if (within == 0) {
+      const std::string token = owner_token();
+      static_cast<void>(!write(ends[1], token.data(), token.size()));
+      close(ends[1]);
+      pause();
+    }
+    close(ends[1]);
+    if (within > 0) waitpid(within, nullptr, 0);
+    _exit(0);
+  }
+  close(ends[1]);
+  char text[128] = {};
+  const ssize_t size = read(ends[0], text, sizeof text - 1);
+  close(ends[0]);
+  const std::string token(text, size > 0 ? static_cast<std::size_t>(size) : 0);
+  if (token.empty()) {
+    waitpid(child, nullptr, 0);
+    SKIP("this user may not make a time namespace");
+  }
+  INFO(token);
+  CHECK(owner_alive(token));
+  kill(static_cast<pid_t>(std::stol(token)), SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK_FALSE(owner_alive(token));
 }

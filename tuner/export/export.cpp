@@ -148,7 +148,7 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
     throw Error(ErrorKind::input, "the table has no rows that NCCL's tuner can use");
   if (settings.rows.empty()) {
     result.files.push_back({"nccl.conf", heading + environment});
-    result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
+    result.use.push_back("NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
                          "     # in the environment of every rank");
     return result;
   }
@@ -157,7 +157,7 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
   result.files.push_back({"nccl.conf", heading + environment + "DYNAMICCL_TUNER_TABLE=" +
                                            path_in(options, "nccl.table") + "\n"});
   result.files.push_back({"nccl.table", to_text(settings.rows)});
-  result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
+  result.use.push_back("NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
                        "     # in the environment of every rank");
   return result;
 }

@@ -16,13 +16,25 @@ std::map<std::string, std::string> folder_network(const std::string& plugin,
       {"DYNAMICCL_SHARED_FOLDER", folder}};
 }
 
+namespace {
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
 std::string volume_option(const std::string& outside, const std::string& inside, bool read_only) {
   const std::string& place = inside.empty() ? outside : inside;
-  // A colon parts the fields of --volume; a comma those of --mount.
+  // A colon parts the fields of --volume; --mount takes a line of CSV, whose fields are quoted.
   if ((outside + place).find(':') == std::string::npos)
     return "--volume " + shell_quote(outside + ":" + place + (read_only ? ":ro" : ""));
-  return "--mount " + shell_quote(fmt::format("type=bind,source={},target={}{}", outside, place,
-                                              read_only ? ",readonly" : ""));
+  return "--mount " +
+         shell_quote(fmt::format("type=bind,{},{}{}", csv_field("source=" + outside),
+                                 csv_field("target=" + place), read_only ? ",readonly" : ""));
 }
 
 std::vector<std::string> folder_mount(const std::string& folder, const std::string& plugin) {

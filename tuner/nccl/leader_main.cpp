@@ -269,6 +269,8 @@ int lead(Arguments arguments) {
 int main(int argc, char** argv) {
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
+  // A file at its limit is a write that fails.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     Arguments arguments = parse(argc, argv);
     return arguments.relay.empty() ? lead(std::move(arguments)) : relay(arguments);

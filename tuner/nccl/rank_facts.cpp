@@ -14,6 +14,8 @@
 #include <ctime>
 #include <string_view>
 
+#include "core/vocabulary/file_limit.hpp"
+
 extern char** environ;  // NOLINT: POSIX has it in no header
 
 namespace dynamiccl {
@@ -153,6 +155,7 @@ void write_rank_facts(const std::string& folder, std::uint64_t communicator, int
         ",\"nccl_version\":" + std::to_string(loaded_nccl_version()) +
         ",\"gpu\":{\"usable\":" + std::to_string(gpus()) +
         "},\"environment\":{\"variables\":" + variables_json() + "}}\n";
+    const FileLimitSignal held;
     std::FILE* file = std::fopen(draft.c_str(), "wxe");
     if (file == nullptr) return;
     const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();

@@ -102,11 +102,12 @@ std::optional<std::uint64_t> room_v1(const std::string& folder) {
   const auto limit = number_in(folder + "/memory.limit_in_bytes");
   const auto used = number_in(folder + "/memory.usage_in_bytes");
   if (!limit || !used || *limit >= kNoLimitV1) return std::nullopt;
+  const std::uint64_t held = given_back(folder + "/memory.stat", "total_");
   // memsw counts memory and swap space together.
-  const std::uint64_t swap =
-      less(number_in(folder + "/memory.memsw.limit_in_bytes").value_or(kUnlimited), *limit);
-  return less(*limit, less(*used, given_back(folder + "/memory.stat", "total_"))) +
-         std::min(swap, free_swap());
+  const std::uint64_t both =
+      less(number_in(folder + "/memory.memsw.limit_in_bytes").value_or(kUnlimited),
+           less(number_in(folder + "/memory.memsw.usage_in_bytes").value_or(*used), held));
+  return std::min(less(*limit, less(*used, held)) + free_swap(), both);
 }
 
 /// Cores of "QUOTA PERIOD" in microseconds; nullopt: no limit.

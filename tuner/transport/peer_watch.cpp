@@ -1,5 +1,6 @@
 #include "tuner/transport/peer_watch.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -72,6 +73,12 @@ void close_tracked(FileDescriptor& socket) {
 
 bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+int want_of_room() {
+  const std::lock_guard<std::mutex> lock(fork_mutex());
+  const FileDescriptor spare(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+  return !spare.valid() && lacks_room(errno) ? errno : 0;
 }
 
 FileDescriptor accept_waiting(int listener, int& error) {

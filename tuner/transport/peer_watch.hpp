@@ -51,6 +51,8 @@ Received receive_packet(int socket, Packet& packet, FileDescriptor& file);
 
 /// Whether a call failed so for want of room for another descriptor or socket.
 bool lacks_room(int error);
+/// @returns errno where this process has no room for another descriptor, else 0
+int want_of_room();
 /// Takes who waits at a listening socket, if anybody. Never waits.
 /// @param error set to errno where somebody waits and there is no room for him, else 0
 FileDescriptor accept_waiting(int listener, int& error);

@@ -301,11 +301,6 @@ FileDescriptor TcpListener::accept(const Token& token, std::string& problem) {
       callers_.push_back({std::move(socket), {}, 0});
     }
   }
-  // Who has waited longest says nothing: others shall not wait for him.
-  if (callers_.size() > kMostTcpCallers) {
-    close_tracked(callers_.front().socket);
-    callers_.erase(callers_.begin());
-  }
   for (std::size_t i = 0; i < callers_.size(); ++i) {
     Caller& caller = callers_[i];
     const ssize_t size = recv(caller.socket.get(), caller.text.data() + caller.size,
@@ -322,6 +317,11 @@ FileDescriptor TcpListener::accept(const Token& token, std::string& problem) {
       return socket;
     close_tracked(socket);  // nobody of this job
     --i;
+  }
+  // Who has waited longest says nothing: others shall not wait for him.
+  if (callers_.size() > kMostTcpCallers) {
+    close_tracked(callers_.front().socket);
+    callers_.erase(callers_.begin());
   }
   return {};
 }

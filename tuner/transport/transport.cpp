@@ -300,21 +300,15 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
       listener.callers.push_back(std::move(socket));
     }
   }
-  // Who has waited longest says nothing: others shall not wait for him.
-  if (listener.callers.size() > kMostCallers) {
-    close_tracked(listener.callers.front());
-    listener.callers.erase(listener.callers.begin());
-  }
   for (std::size_t i = 0; i < listener.callers.size(); ++i) {
     Packet hello;
     FileDescriptor file;
     const Received received = receive_packet(listener.callers[i].get(), hello, file);
     if (received == Received::nothing) continue;
     // The ring of the right rank comes as a descriptor: without room for one it is lost.
-    if (const FileDescriptor spare(dup(listener.socket.get()));
-        received == Received::closed && !spare.valid() && lacks_room(errno))
+    if (const int error = received == Received::closed ? want_of_room() : 0; error != 0)
       return fail(nccl_net::kSystemError,
-                  "cannot take another rank's ring" + errno_text(errno) + advice_for(errno, ""));
+                  "cannot take another rank's ring" + errno_text(error) + advice_for(error, ""));
     const bool ours = hello.magic == kWireMagic && hello.token == listener.handle.token &&
                       peer_user(listener.callers[i].get()) == geteuid();
     if (ours && hello.message == Message::gave_up)
@@ -340,6 +334,11 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
                   ring == nullptr ? problem : "the other rank copies by another way");
     }
     return make_connection(false, std::move(socket), std::move(ring), connection);
+  }
+  // Who has waited longest says nothing: others shall not wait for him.
+  if (listener.callers.size() > kMostCallers) {
+    close_tracked(listener.callers.front());
+    listener.callers.erase(listener.callers.begin());
   }
   return nccl_net::kSuccess;
 }

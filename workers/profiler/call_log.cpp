@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/vocabulary/file_limit.hpp"
 #include "tuner/nccl/rank_facts.hpp"
 
 namespace dynamiccl::nccl_profiler {
@@ -244,6 +245,7 @@ void Session::write_line(const Call& call) {
 
 void Session::flush() {
   std::size_t done = 0;
+  const FileLimitSignal held;
   while (file_ >= 0 && done < buffer_.size()) {
     const ssize_t n = ::write(file_, buffer_.data() + done, buffer_.size() - done);
     // A full disk costs the profile, never the job.

@@ -48,7 +48,6 @@ FolderTrouble trouble_of(int error) {
     case EROFS:
       return FolderTrouble::not_writable;
     case EACCES:
-    case EPERM:
       return FolderTrouble::forbidden;
     case ENOSPC:
     case EDQUOT:

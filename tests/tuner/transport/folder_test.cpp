@@ -260,6 +260,10 @@ TEST_CASE("What control groups have left is a limit, less what is used for good,
   CHECK(memory_room(root.path()) == 14'000'000U);
   machine.put(v1 + "memory.memsw.limit_in_bytes", "9223372036854771712");
   CHECK(memory_room(root.path()) == 14'000'000U + swap);
+  machine.put(v1 + "memory.memsw.limit_in_bytes", "50000000");
+  machine.put(v1 + "memory.memsw.usage_in_bytes", "45000000");
+  CHECK(memory_room(root.path()) == std::min<std::uint64_t>(14'000'000U + swap, 9'000'000U));
+  machine.put(v1 + "memory.memsw.limit_in_bytes", "9223372036854771712");
   // Groups below the mounted one, as under Slurm: the least room of all levels.
   machine.put("proc/self/cgroup", "9:cpu,cpuacct:/none\n4:memory:/slurm/job_7/step\n0::/init");
   machine.put(v1 + "slurm/job_7/memory.limit_in_bytes", "5000000");
