@@ -108,6 +108,23 @@ struct Victim {
   }
 };
 
+/// A connection to the rank's port, as of one that shares no folder; an invalid one: none.
+FileDescriptor call_by_port(const Handle& theirs) {
+  std::string problem;
+  const auto calling = TcpConnecting::begin(theirs, problem);
+  FileDescriptor caller;
+  for (int i = 0; i < 1000 && calling != nullptr && !caller.valid(); ++i)
+    caller = calling->finish(problem);
+  return caller;
+}
+
+/// Takes who comes. @returns "" with a receiver, what the rank says, or "waits"
+std::string accept_one(const Listening& here, void*& receiver) {
+  for (int i = 0; i < 1000 && receiver == nullptr; ++i)
+    if (here.net.accept(here.listener, &receiver) != 0) return g_said;
+  return receiver == nullptr ? "waits" : "";
+}
+
 bool set_loopback(bool up) {
   const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
@@ -288,9 +305,8 @@ TEST_CASE("A rank without room for another open file is told so, not left waitin
       const rlimit limit{static_cast<rlim_t>(next) + spare, 4096};
       if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return "no limit";
       void* receiver = nullptr;
-      for (int i = 0; i < 1000 && receiver == nullptr; ++i)
-        if (here.net.accept(here.listener, &receiver) != 0) return g_said;
-      return receiver == nullptr ? "waits" : "in";
+      const std::string said = accept_one(here, receiver);
+      return said.empty() ? "in" : said;
     });
   };
   CHECK_THAT(said_with(0, false), ContainsSubstring("another rank's connection: Too many open") &&
@@ -311,9 +327,8 @@ TEST_CASE("A rank whose peer has no ring for it is told so, not left waiting") {
       const std::string problem = peer(here);
       if (!problem.empty()) return problem;
       void* receiver = nullptr;
-      for (int i = 0; i < 1000 && receiver == nullptr; ++i)
-        if (here.net.accept(here.listener, &receiver) != 0) return g_said;
-      return receiver == nullptr ? "waits" : "in";
+      const std::string said = accept_one(here, receiver);
+      return said.empty() ? "in" : said;
     });
   };
   CHECK_THAT(said_where([](Listening& here) -> std::string {
@@ -356,12 +371,9 @@ TEST_CASE("Strangers who say nothing keep nobody else from the port") {
         return "stranger";
       if (here.net.accept(here.listener, &receiver) != 0 || receiver != nullptr) return "let in";
     }
-    const auto by_port = TcpConnecting::begin(here.theirs, problem);
-    FileDescriptor caller;
-    for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
-    for (int i = 0; i < 1000 && receiver == nullptr; ++i)
-      if (here.net.accept(here.listener, &receiver) != 0) return g_said;
-    return receiver == nullptr ? "waits" : "in";
+    FileDescriptor caller = call_by_port(here.theirs);
+    const std::string said = accept_one(here, receiver);
+    return said.empty() ? "in" : said;
   });
   if (found == "no IPv4") SKIP("no IPv4 address here");
   CHECK(found == "in");
@@ -373,13 +385,9 @@ TEST_CASE("A rank that takes nothing by TCP for long is no lost host", "[long]")
     Listening here(folder, 11);
     if (!here.problem.empty()) return here.problem;
     std::string problem;
-    const auto by_port = TcpConnecting::begin(here.theirs, problem);
-    FileDescriptor caller;
-    for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
+    FileDescriptor caller = call_by_port(here.theirs);
     void* receiver = nullptr;
-    for (int i = 0; i < 1000 && receiver == nullptr; ++i)
-      if (here.net.accept(here.listener, &receiver) != 0) return g_said;
-    if (receiver == nullptr) return "not accepted";
+    if (const std::string said = accept_one(here, receiver); !said.empty()) return said;
     const auto sender = TcpConnection::make(true, std::move(caller), std::size_t{1} << 30, problem);
     std::vector<std::byte> data(std::size_t{64} << 20, std::byte{7});
     std::vector<std::byte> room(data.size());
@@ -415,13 +423,9 @@ TEST_CASE("A host that is lost ends a connection by TCP, whether it took data or
       Listening here(folder, 11);
       if (!here.problem.empty()) return here.problem;
       std::string problem;
-      const auto by_port = TcpConnecting::begin(here.theirs, problem);
-      FileDescriptor caller;
-      for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
+      FileDescriptor caller = call_by_port(here.theirs);
       void* receiver = nullptr;
-      for (int i = 0; i < 1000 && receiver == nullptr; ++i)
-        if (here.net.accept(here.listener, &receiver) != 0) return g_said;
-      if (receiver == nullptr) return "not accepted";
+      if (const std::string said = accept_one(here, receiver); !said.empty()) return said;
       const auto sender = TcpConnection::make(true, std::move(caller), 4096, problem);
       std::vector<std::byte> data(std::size_t{512} << 20);
       std::vector<std::byte> room(taking ? data.size() : 0);
