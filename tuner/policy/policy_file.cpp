@@ -144,7 +144,8 @@ std::string policy_or_throw(const std::string& path) {
   if (file.empty())
     throw Error(ErrorKind::input,
                 "the ppo agent needs its trained policy and none came with this program: name one "
-                "with --policy or DYNAMICCL_POLICY, or take --agent bandit (--call-agent for a job of your own)");
+                "with --policy or DYNAMICCL_POLICY, or take --agent bandit (--call-agent for a job "
+                "of your own)");
   return file;
 }
 
