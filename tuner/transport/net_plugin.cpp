@@ -130,12 +130,18 @@ Result dereg_mr(void* connection, void* memory) {
   });
 }
 
+/// What a message lies in; memory of the host that nobody registered is as good as registered.
+Memory& memory_of(void* memory) {
+  static Memory unregistered;
+  return memory == nullptr ? unregistered : *static_cast<Memory*>(memory);
+}
+
 Result isend(void* sender, void* data, std::size_t bytes, int /*tag*/, void* memory,
              void* /*profiler_handle*/, void** request) {
   return guarded([&] {
     Request* made = nullptr;
-    const Result result = static_cast<Connection*>(sender)->isend(
-        static_cast<std::byte*>(data), bytes, *static_cast<Memory*>(memory), made);
+    const Result result = static_cast<Connection*>(sender)->isend(static_cast<std::byte*>(data),
+                                                                  bytes, memory_of(memory), made);
     *request = made;
     return result;
   });
@@ -156,7 +162,7 @@ Result irecv(void* receiver, int count, void** data, std::size_t* bytes, int* /*
   return guarded([&] {
     Request* made = nullptr;
     const Result result = static_cast<Connection*>(receiver)->irecv(
-        static_cast<std::byte*>(data[0]), bytes[0], *static_cast<Memory*>(memories[0]), made);
+        static_cast<std::byte*>(data[0]), bytes[0], memory_of(memories[0]), made);
     *request = made;
     return result;
   });

@@ -312,7 +312,8 @@ TEST_CASE("A rank without room for another open file is told so, not left waitin
   CHECK_THAT(said_with(0, false), ContainsSubstring("another rank's connection: Too many open") &&
                                       ContainsSubstring("ulimit -n 65536"));
   CHECK_THAT(said_with(1, false), ContainsSubstring("another rank's ring: Too many open"));
-  CHECK(said_with(2, false) == "in");
+  // Sanitizers open files of their own.
+  CHECK(said_with(8, false) == "in");
   CHECK_THAT(said_with(0, true), ContainsSubstring("another rank's connection: Too many open"));
   CHECK(said_with(8, true) == "in");
 }
