@@ -67,6 +67,15 @@ struct Listening {
   }
 };
 
+/// What the body says of a rank that listens in the folder, in a process of its own.
+template <typename Body>
+std::string beside_listener(const TestFolder& folder, Body&& body) {
+  return in_child([&]() -> std::string {
+    Listening here(folder, 11);
+    return here.problem.empty() ? body(here) : here.problem;
+  });
+}
+
 /// A receiver whose peer is this test: it holds the other end of the ring and of the socket.
 struct Victim {
   std::unique_ptr<Ring> theirs;
@@ -244,9 +253,7 @@ TEST_CASE("More messages than there are slots wait, none is lost") {
 
 TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in") {
   const TestFolder folder;
-  const std::string found = in_child([&]() -> std::string {
-    Listening here(folder, 11);
-    if (!here.problem.empty()) return here.problem;
+  const std::string found = beside_listener(folder, [&](Listening& here) -> std::string {
     auto& [net, handle, listener, theirs, none] = here;
     std::string problem;
     const auto open = SharedFolder::open(folder.path(), problem);
@@ -279,9 +286,7 @@ TEST_CASE("A rank without room for another open file is told so, not left waitin
   const TestFolder folder;
   // What a rank says to which somebody connects, with that many descriptors left.
   const auto said_with = [&](unsigned spare, bool by_tcp) {
-    return in_child([&]() -> std::string {
-      Listening here(folder, 11);
-      if (!here.problem.empty()) return here.problem;
+    return beside_listener(folder, [&](Listening& here) -> std::string {
       std::string problem;
       const auto open = SharedFolder::open(folder.path(), problem);
       int error = 0;
@@ -322,9 +327,7 @@ TEST_CASE("A rank whose peer has no ring for it is told so, not left waiting") {
   const TestFolder folder;
   // The peer meets a limit, or the system keeps its ring back (here: there are three).
   const auto said_where = [&](auto&& peer) {
-    return in_child([&]() -> std::string {
-      Listening here(folder, 11);
-      if (!here.problem.empty()) return here.problem;
+    return beside_listener(folder, [&](Listening& here) -> std::string {
       const std::string problem = peer(here);
       if (!problem.empty()) return problem;
       void* receiver = nullptr;
@@ -354,9 +357,7 @@ TEST_CASE("A rank whose peer has no ring for it is told so, not left waiting") {
 
 TEST_CASE("Strangers who say nothing keep nobody else from the port") {
   const TestFolder folder;
-  const std::string found = in_child([&]() -> std::string {
-    Listening here(folder, 11);
-    if (!here.problem.empty()) return here.problem;
+  const std::string found = beside_listener(folder, [&](Listening& here) -> std::string {
     if (here.theirs.family != AF_INET) return "no IPv4";
     std::string problem;
     std::vector<FileDescriptor> strangers;
@@ -382,9 +383,7 @@ TEST_CASE("Strangers who say nothing keep nobody else from the port") {
 
 TEST_CASE("A rank that takes nothing by TCP for long is no lost host", "[long]") {
   const TestFolder folder;
-  const std::string found = in_child([&]() -> std::string {
-    Listening here(folder, 11);
-    if (!here.problem.empty()) return here.problem;
+  const std::string found = beside_listener(folder, [&](Listening& here) -> std::string {
     std::string problem;
     FileDescriptor caller = call_by_port(here.theirs);
     void* receiver = nullptr;
@@ -484,9 +483,7 @@ TEST_CASE("A hello without a ring is refused") {
 TEST_CASE("A rank of another version, or that copies by another way, is refused with what to set") {
   const TestFolder folder;
   const auto said_of = [&](auto&& change) {
-    return in_child([&]() -> std::string {
-      Listening here(folder, 11);
-      if (!here.problem.empty()) return here.problem;
+    return beside_listener(folder, [&](Listening& here) -> std::string {
       auto& [net, handle, listener, theirs, none] = here;
       change(theirs);
       std::memcpy(handle, &theirs, sizeof theirs);
