@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <utility>
 
 #include "containers/unsupported.hpp"
@@ -151,9 +152,13 @@ void LaunchRunner::say_places(const std::string& regime_json) {
 void LaunchRunner::note_cluster(FinishedLaunch& finished) {
   site_.cluster->launched();
   if (finished.end.status == LaunchStatus::ok) return;
+  const auto explain = [&](const std::string& why) {
+    if (!why.empty())
+      finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
+  };
+  if (finished.end.signal == SIGKILL) explain(site_.cluster->ended_for_memory());
   // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
-  if (const auto why = site_.cluster->why_job_ended(); !why.empty())
-    finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
+  explain(site_.cluster->why_job_ended());
   site_.cluster->doubt();
 }
 
