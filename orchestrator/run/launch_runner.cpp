@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -203,9 +204,22 @@ GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPla
   return done;
 }
 
+void LaunchRunner::say_unused_places() {
+  const auto& places = site_.machine.places;
+  const auto nodes = site_.cluster->nodes();
+  const bool used = std::any_of(nodes.begin(), nodes.end(),
+                                [&](const auto& node) { return places.contains(node.name); });
+  if (places.empty() || used || std::exchange(said_unused_places_, true)) return;
+  console_.warning(fmt::format(
+      "the switches, racks and zones of [machine] name none of these nodes ({} and others are "
+      "declared, {} is here): nodes go by the names that they are started by, written out",
+      places.begin()->first, nodes.front().name));
+}
+
 void LaunchRunner::hold_nodes() {
   if (!site_.cluster) return;
   site_.cluster->hold(run_id_, {site_.worker_folder, site_.run_folder}, {}, preparation_progress());
+  say_unused_places();
   // Environments name the job whose steps their ranks are. A hold that failed has left them as they
   // were, and the session without any job.
   if (std::exchange(job_of_pool_, site_.cluster->job()) != site_.cluster->job())
