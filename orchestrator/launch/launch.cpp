@@ -401,6 +401,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
     if (auto memory = out_of_memory_clause(memory_before, out_of_memory_counts());
         !memory.empty() && site.cluster == nullptr)
       problems.insert(problems.begin(), std::move(memory));
+    if (auto login = refused_login_clause(stderr_of(outcome)); !login.empty())
+      problems.insert(problems.begin(), std::move(login));
     problems.insert(problems.begin(), end);
   }
   finished.end.reason = join(problems, "; ");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include "containers/unsupported.hpp"
@@ -157,7 +156,9 @@ void LaunchRunner::note_cluster(FinishedLaunch& finished) {
     if (!why.empty())
       finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
   };
-  if (finished.end.signal == SIGKILL) explain(site_.cluster->ended_for_memory());
+  // Which end is told first says little: a rank that is killed takes others and connections along.
+  const bool ended_badly = finished.end.exit_code != 0 || finished.end.signal != 0;
+  if (ended_badly && finished.interrupted_by == 0) explain(site_.cluster->ended_for_memory());
   // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
   explain(site_.cluster->why_job_ended());
   site_.cluster->doubt();

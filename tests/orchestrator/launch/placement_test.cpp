@@ -4,6 +4,7 @@
 
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/launch/observe.hpp"
+#include "orchestrator/launch/post_mortem.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -42,6 +43,12 @@ TEST_CASE("ranks that were spread over nodes are told from those that fill them"
       why_misplaced(of_ranks, {on_host(0, "x"), on_host(1, "y"), on_host(2, "x"), on_host(3, "y")}),
       ContainsSubstring("the ranks that a was given run elsewhere (0 on x; 1 on y)"));
   CHECK(why_misplaced({}, {on_host(0, "x"), on_host(1, "y")}).empty());
+}
+
+TEST_CASE("a login that sshd does not take is told with the setting that takes it") {
+  CHECK_THAT(refused_login_clause("kex_exchange_identification: read: Connection reset by peer\n"),
+             ContainsSubstring("MaxStartups"));
+  CHECK(refused_login_clause("Connection reset by peer").empty());
 }
 
 TEST_CASE("a host's name that Open MPI would wait for ever with is no host for it") {
