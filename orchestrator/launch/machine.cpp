@@ -126,8 +126,8 @@ Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& pr
   const std::string name_reason = options.start == ClusterStart::srun ? "" : why_no_mpirun(nodes);
   for (const auto& [name, profile] : profiles) {
     if (name_reason.empty() || profile.in_engine()) continue;
-    for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
-      can.pair_reasons[{name, backend}] = name_reason;
+    for (const auto& entry : NameTable<Backend>::entries)
+      if (backend_facts(entry.value).mca) can.pair_reasons[{name, entry.value}] = name_reason;
   }
   can.why_not_placed = [nodes, per_node = options.ranks_per_node](int ranks) -> std::string {
     try {

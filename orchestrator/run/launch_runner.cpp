@@ -212,7 +212,7 @@ void LaunchRunner::say_unused_places() {
                                 [&](const auto& node) { return places.contains(node.name); });
   if (places.empty() || used || std::exchange(said_unused_places_, true)) return;
   console_.warning(fmt::format(
-      "the switches, racks and zones of [machine] name none of these nodes ({} and others are "
+      "the switches, racks and zones of [machine] name none of these nodes ({}, say, is "
       "declared, {} is here): nodes go by the names that they are started by, written out",
       places.begin()->first, nodes.front().name));
 }
