@@ -83,6 +83,10 @@ TEST_CASE("processes ignore no signal that this program does", "[safety]") {
 }
 
 TEST_CASE("a held input that cannot be opened is named, an empty one never stands in its place") {
+#ifdef __SANITIZE_ADDRESS__
+  // By a pipe it asks whether an object's memory is there, and takes Boost's exceptions for wrong.
+  SKIP("the sanitizer that checks objects' types (vptr) opens files itself");
+#endif
   Command held = shell("IFS= read -r line; echo \"got $line\"");
   held.input = "a secret\n";
   rlimit usual{};
