@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/program_signals.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -76,8 +77,7 @@ class SpawnPlan {
     sigemptyset(&none);
     sigset_t defaults;
     sigemptyset(&defaults);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ, SIGCHLD})
-      sigaddset(&defaults, signal);
+    for (const int signal : kChildDefaults) sigaddset(&defaults, signal);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setpgroup(&attributes, 0);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/program_signals.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -43,8 +44,7 @@ int spawn(const std::vector<std::string>& argv, const std::string& errors, int i
   sigemptyset(&none);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ, SIGCHLD})
-    sigaddset(&defaults, signal);
+  for (const int signal : kChildDefaults) sigaddset(&defaults, signal);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setpgroup(&attributes, 0);

@@ -26,6 +26,7 @@
 #include "containers/processes.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_descriptor.hpp"
+#include "core/vocabulary/program_signals.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -61,7 +62,7 @@ class SignalsHeld {
   SignalsHeld() {
     sigset_t ends;
     sigemptyset(&ends);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+    for (const int signal : kEndSignals) sigaddset(&ends, signal);
     pthread_sigmask(SIG_BLOCK, &ends, &before_);
   }
   ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

@@ -246,12 +246,12 @@ void read_knobs(TableReader& root, Experiment& experiment) {
 }
 
 /// Both are stored as they are, with the file and --set that give them, and shown.
-void refuse_user_info(TableReader& root, const Experiment& experiment) {
+void refuse_passwords(TableReader& root, const Experiment& experiment) {
   for (const auto& [key, text] :
        {std::pair("name", experiment.name), std::pair("description", experiment.description)})
-    if (carries_user_info(text))
+    if (carries_password(text))
       root.complain(
-          key, fmt::format("the URL in it gives a user or password before \"@\", and a run's {} "
+          key, fmt::format("the URL in it gives a password or token before \"@\", and a run's {} "
                            "is stored and shown as it is: leave them out",
                            key));
 }
@@ -334,7 +334,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   experiment.overrides = overrides;
   experiment.name = root.text("name").value_or("");
   experiment.description = root.text("description", Lines::many).value_or("");
-  refuse_user_info(root, experiment);
+  refuse_passwords(root, experiment);
   experiment.seed = static_cast<std::uint64_t>(
       root.integer("seed").value_or(static_cast<std::int64_t>(experiment.seed)));
   const Profiles all = with_overrides(root, profiles);

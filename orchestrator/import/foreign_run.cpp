@@ -439,9 +439,9 @@ std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
 ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::string& format,
                             const ImportOptions& options) {
   refuse_copies(files);
-  if (carries_user_info(options.name))
+  if (carries_password(options.name))
     throw Error(ErrorKind::input,
-                "--name: the URL in it gives a user or password before \"@\", and a run's name is "
+                "--name: the URL in it gives a password or token before \"@\", and a run's name is "
                 "stored and shown as it is: leave them out");
   std::string contents;
   for (const auto& file : files) contents += sha256_hex(file.text) + "\n";

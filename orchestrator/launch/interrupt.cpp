@@ -9,6 +9,7 @@
 #include <csignal>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/program_signals.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -18,8 +19,7 @@ std::atomic<int> noted{0};
 std::atomic<int> write_end{-1};
 int read_end = -1;
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
-std::array<struct sigaction, kSignals.size()> previous{};
+std::array<struct sigaction, kEndSignals.size()> previous{};
 
 void note(int signal) {
   const int saved = errno;
@@ -43,11 +43,13 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous[i]);
+  for (std::size_t i = 0; i < kEndSignals.size(); ++i)
+    sigaction(kEndSignals[i], &action, &previous[i]);
 }
 
 InterruptGuard::~InterruptGuard() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous[i], nullptr);
+  for (std::size_t i = 0; i < kEndSignals.size(); ++i)
+    sigaction(kEndSignals[i], &previous[i], nullptr);
   close(read_end);
   close(write_end);
   read_end = -1;

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "containers/processes.hpp"
+#include "core/vocabulary/program_signals.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/process_states.hpp"
 
@@ -47,7 +48,7 @@ struct ChildSetup : bp::extend::handler {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
+    for (const int number : kChildDefaults) signal(number, SIG_DFL);
   }
 };
 

@@ -10,12 +10,13 @@
 #include <limits>
 #include <vector>
 
+#include "profiles/detect/probes/control_group.hpp"
+
 namespace dynamiccl::transport {
 namespace {
 
+constexpr std::uint64_t kNoLimit{kNoGroupLimit};
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
-/// Version 1 says "no limit" by a number of about this size.
-constexpr std::uint64_t kNoLimitV1 = std::uint64_t{1} << 60;
 
 /// The number in a file; kUnlimited for "max".
 std::optional<std::uint64_t> number_in(const std::string& path) {
@@ -53,39 +54,20 @@ std::uint64_t less(std::uint64_t from, std::uint64_t bytes) {
   return from > bytes ? from - bytes : 0;
 }
 
-/// The path that a line "ID:CONTROLLERS:PATH" of /proc/self/cgroup gives a controller, "" for
-/// version 2's; "" where there is none.
-std::string path_of(const std::string& root, const std::string& controller) {
-  std::FILE* file = std::fopen((root + "/proc/self/cgroup").c_str(), "re");
+std::string text_of(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "re");
   if (file == nullptr) return "";
-  std::string found;
-  std::array<char, 4352> line{};
-  while (std::fgets(line.data(), line.size(), file) != nullptr) {
-    std::string text = line.data();
-    if (!text.empty() && text.back() == '\n') text.pop_back();
-    const std::size_t first = text.find(':');
-    const std::size_t second = first == std::string::npos ? first : text.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string names = "," + text.substr(first + 1, second - first - 1) + ",";
-    if (names.find("," + controller + ",") != std::string::npos) found = text.substr(second + 1);
-  }
+  std::array<char, 16384> text{};
+  const std::size_t size = std::fread(text.data(), 1, text.size(), file);
   std::fclose(file);
-  return found;
+  return {text.data(), size};
 }
 
-/// The folders of the group and of those above it, the mounted one last. A container that sees its
-/// own group alone has it mounted there, whatever its path says.
+/// The folders of the groups that this process is in for a controller, "" for version 2's.
 std::vector<std::string> levels(const std::string& root, const std::string& mounted,
                                 const std::string& controller) {
-  std::vector<std::string> folders;
-  std::string path = path_of(root, controller);
-  for (std::size_t slash = path.size(); slash != std::string::npos && slash != 0;
-       slash = path.find_last_of('/')) {
-    path.resize(slash);
-    if (!path.empty() && path != "/") folders.push_back(root + mounted + path);
-  }
-  folders.push_back(root + mounted);
-  return folders;
+  const auto path = group_path_in(text_of(root + "/proc/self/cgroup"), controller);
+  return group_folders(root + mounted, path.value_or(""));
 }
 
 std::optional<std::uint64_t> room_v2(const std::string& folder) {
@@ -101,7 +83,7 @@ std::optional<std::uint64_t> room_v2(const std::string& folder) {
 std::optional<std::uint64_t> room_v1(const std::string& folder) {
   const auto limit = number_in(folder + "/memory.limit_in_bytes");
   const auto used = number_in(folder + "/memory.usage_in_bytes");
-  if (!limit || !used || *limit >= kNoLimitV1) return std::nullopt;
+  if (!limit || !used || *limit >= kNoLimit) return std::nullopt;
   const std::uint64_t held = given_back(folder + "/memory.stat", "total_");
   // memsw counts memory and swap space together.
   const std::uint64_t both =
@@ -110,23 +92,13 @@ std::optional<std::uint64_t> room_v1(const std::string& folder) {
   return std::min(less(*limit, less(*used, held)) + free_swap(), both);
 }
 
-/// Cores of "QUOTA PERIOD" in microseconds; nullopt: no limit.
-std::optional<double> quota_v2(const std::string& folder) {
-  std::FILE* file = std::fopen((folder + "/cpu.max").c_str(), "re");
-  if (file == nullptr) return std::nullopt;
-  double quota = 0;
-  double period = 0;
-  const int read = std::fscanf(file, "%lf %lf", &quota, &period);  // "max" is no number
-  std::fclose(file);
-  if (read != 2 || !(quota > 0) || !(period > 0)) return std::nullopt;
-  return quota / period;
-}
-
 std::optional<double> quota_v1(const std::string& folder) {
-  const auto quota = number_in(folder + "/cpu.cfs_quota_us");  // -1 wraps: beyond any quota
-  const auto period = number_in(folder + "/cpu.cfs_period_us");
-  if (!quota || !period || *quota >= kNoLimitV1 || *quota == 0 || *period == 0) return std::nullopt;
-  return static_cast<double>(*quota) / static_cast<double>(*period);
+  const auto number = [&](const char* file) -> std::optional<std::int64_t> {
+    std::int64_t value = 0;
+    const std::string text = text_of(folder + file);
+    return std::sscanf(text.c_str(), "%" SCNd64, &value) == 1 ? std::optional(value) : std::nullopt;
+  };
+  return quota_cores_of(number("/cpu.cfs_quota_us"), number("/cpu.cfs_period_us"));
 }
 
 template <typename Value>
@@ -148,7 +120,7 @@ std::optional<std::uint64_t> memory_room(const std::string& root) {
 unsigned quota_cores(const std::string& root) {
   std::optional<double> cores;
   for (const std::string& folder : levels(root, "/sys/fs/cgroup", ""))
-    take_least(cores, quota_v2(folder));
+    take_least(cores, quota_cores_in(text_of(folder + "/cpu.max")));
   for (const std::string& folder : levels(root, "/sys/fs/cgroup/cpu", "cpu"))
     take_least(cores, quota_v1(folder));
   return cores ? static_cast<unsigned>(std::clamp(*cores, 1.0, 1e6)) : 0;

@@ -124,13 +124,14 @@ DeviceConnection::~DeviceConnection() {
     for (const auto& [key, import] : imports_) unmap(import);
     if (ring_on_device_ != 0) driver_.mem_host_unregister(ring_->memory());
   }
+  say_closed(socket_.get());
   close_tracked(socket_);
 }
 
 Result DeviceConnection::ready(bool& is_ready) {
   is_ready = mapped_.load(std::memory_order_acquire);
   if (!is_ready && peer_gone_.load(std::memory_order_acquire))
-    return lost("ended while it was being connected");
+    return left("while it was being connected");
   return nccl_net::kSuccess;
 }
 
@@ -245,6 +246,10 @@ Result DeviceConnection::forget_memory(Memory* memory) {
 }
 
 bool DeviceConnection::on_packet(const Packet& packet, FileDescriptor file) {
+  if (packet.message == Message::closed) {
+    peer_closed_.store(true);
+    return false;
+  }
   if (packet.message == Message::offer && sender_)
     on_offer(packet, file);
   else if (packet.message == Message::withdraw && sender_)
@@ -341,7 +346,7 @@ Result DeviceConnection::isend(std::byte* data, std::size_t bytes, Memory& /*mem
   const std::uint64_t number = posted_.load(std::memory_order_relaxed);
   Slot& slot = ring_->slot(number);
   if (slot.posted.load(std::memory_order_acquire) != static_cast<std::uint32_t>(number + 1))
-    return peer_gone_.load(std::memory_order_acquire) ? lost("ended before it received")
+    return peer_gone_.load(std::memory_order_acquire) ? left("before it received")
                                                       : nccl_net::kSuccess;
   // The peer's words: read once, and held against what it has lent.
   const std::uint64_t offset = slot.offset.load(std::memory_order_relaxed);
@@ -349,7 +354,7 @@ Result DeviceConnection::isend(std::byte* data, std::size_t bytes, Memory& /*mem
   Import import;
   if (bytes > capacity || !find_import(slot.key.load(std::memory_order_relaxed), import) ||
       offset > import.bytes || bytes > import.bytes - offset)
-    return lost("asks for a message outside of what it lent");
+    return lost(" asks for a message outside of what it lent");
   Request* made = new_request(data, bytes);
   if (made == nullptr) return nccl_net::kSuccess;
   posted_.store(number + 1, std::memory_order_relaxed);
@@ -408,11 +413,11 @@ Result DeviceConnection::test(Request& request, bool& done) {
     // What was finished before the peer's end still counts. A sender asks too: the word that its
     // GPU writes is the peer's to write over.
     if (!peer_gone_.load(std::memory_order_acquire) || finished()) return nccl_net::kSuccess;
-    return lost("ended while messages were under way");
+    return left("while messages were under way");
   }
   if (!sender_) {
     const std::uint64_t sent = slot.sent.load(std::memory_order_relaxed);
-    if (sent > request.bytes) return lost("sent more than was asked for");
+    if (sent > request.bytes) return lost(" sent more than was asked for");
     request.bytes = sent;
   }
   counts().device_bytes.fetch_add(request.bytes, std::memory_order_relaxed);
@@ -421,11 +426,16 @@ Result DeviceConnection::test(Request& request, bool& done) {
   return nccl_net::kSuccess;
 }
 
-Result DeviceConnection::lost(const char* what) {
+Result DeviceConnection::left(const char* when) {
+  return lost((peer_closed_.load() ? " closed this connection " : "'s process ended ") +
+              std::string(when));
+}
+
+Result DeviceConnection::lost(const std::string& what) {
   if (reported_) return nccl_net::kRemoteError;
   reported_ = true;
-  return fail(nccl_net::kRemoteError, std::string("the peer's process ") + what +
-                                          ". See the output of the other ranks for why.");
+  return fail(nccl_net::kRemoteError,
+              "the peer" + what + ". See the output of the other ranks for why.");
 }
 
 }  // namespace dynamiccl::transport

@@ -90,7 +90,9 @@ class DeviceConnection final : public Connection, private PeerClient {
   void unmap(const Import& import);
   bool find_import(std::uint32_t key, Import& import);
   Result copy(Request& request, Slot& slot, CudaPointer target);
-  Result lost(const char* what);
+  /// The peer is gone. @param when it left
+  Result left(const char* when);
+  Result lost(const std::string& what);
   bool on_packet(const Packet& packet, FileDescriptor file) override;
   void on_withdraw(std::uint32_t key);
   void on_answer(const Packet& packet);
@@ -113,6 +115,7 @@ class DeviceConnection final : public Connection, private PeerClient {
   std::uint32_t last_key_ = 0;
   std::atomic<bool> mapped_{false};  ///< at least one import
   std::atomic<bool> peer_gone_{false};
+  std::atomic<bool> peer_closed_{false};  ///< it said so: its process did not end
   bool reported_ = false;
 };
 

@@ -1,7 +1,8 @@
 // The network that NCCL loads: one transport under four versions of its interface.
-#include <climits>
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <string>
 
 #include "tuner/transport/net_abi.hpp"
 #include "tuner/transport/transport.hpp"
@@ -130,6 +131,13 @@ Result dereg_mr(void* connection, void* memory) {
   });
 }
 
+/// More than the properties promise: of 2 GiB NCCL could not even be told the size.
+Result refuse(std::size_t bytes) {
+  return fail(kInvalidArgument, "a message of " + std::to_string(bytes) +
+                                    " bytes: this network sends at most " +
+                                    std::to_string(kMostBytes) + " at once");
+}
+
 /// What a message lies in; memory of the host that nobody registered is as good as registered.
 Memory& memory_of(void* memory) {
   static Memory unregistered;
@@ -138,6 +146,7 @@ Memory& memory_of(void* memory) {
 
 Result isend(void* sender, void* data, std::size_t bytes, int /*tag*/, void* memory,
              void* /*profiler_handle*/, void** request) {
+  if (bytes > kMostBytes) return guarded([&] { return refuse(bytes); });
   return guarded([&] {
     Request* made = nullptr;
     const Result result = static_cast<Connection*>(sender)->isend(static_cast<std::byte*>(data),
@@ -162,7 +171,9 @@ Result irecv(void* receiver, int count, void** data, std::size_t* bytes, int* /*
   return guarded([&] {
     Request* made = nullptr;
     const Result result = static_cast<Connection*>(receiver)->irecv(
-        static_cast<std::byte*>(data[0]), bytes[0], memory_of(memories[0]), made);
+        // More room than a message can need is none the less room.
+        static_cast<std::byte*>(data[0]), std::min(bytes[0], kMostBytes), memory_of(memories[0]),
+        made);
     *request = made;
     return result;
   });

@@ -112,6 +112,12 @@ bool send_packet(int socket, const Packet& packet, int file) {
          static_cast<ssize_t>(sizeof packet);
 }
 
+void say_closed(int socket) {
+  Packet packet;
+  packet.message = Message::closed;
+  static_cast<void>(send_packet(socket, packet));
+}
+
 Received receive_packet(int socket, Packet& packet, FileDescriptor& file) {
   iovec part{&packet, sizeof packet};
   msghdr message{};

@@ -43,6 +43,9 @@ class PeerWatch {
   FileDescriptor epoll_;
 };
 
+/// The last packet of a connection that this process closes, so that its peer does not take it for
+/// dead. A peer that is gone, or takes nothing, needs none.
+void say_closed(int socket);
 /// Sends one packet, with a file where `file` is one. Never waits. @returns false with errno set
 bool send_packet(int socket, const Packet& packet, int file = -1);
 enum class Received { packet, nothing, closed };

@@ -35,7 +35,8 @@ std::size_t Ring::bytes_for(unsigned cells, std::size_t cell_bytes) {
   return rounded(sizeof(Control)) + cells * cell_bytes;
 }
 
-std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::string& problem) {
+std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::string& problem,
+                                 std::uint32_t first_cell) {
   std::unique_ptr<Ring> ring(new Ring);
   ring->cells_ = cells;
   ring->cell_bytes_ = cell_bytes;
@@ -58,7 +59,7 @@ std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::st
   }
   if (!ring->map_file(problem)) return nullptr;
   for (unsigned i = 0; i < cells; ++i)
-    ring->control_->cells[i].turn.store(i, std::memory_order_relaxed);
+    ring->cell(first_cell + i).turn.store(first_cell + i, std::memory_order_relaxed);
   return ring;
 }
 

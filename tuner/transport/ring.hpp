@@ -37,9 +37,11 @@ struct alignas(64) Slot {
 /// sent.
 class Ring {
  public:
+  /// @param first_cell number of the cell that is written first; both ends begin there
   /// @returns nullptr and a problem: no memory left in this container, or what is given is not such
   /// a file
-  static std::unique_ptr<Ring> make(unsigned cells, std::size_t cell_bytes, std::string& problem);
+  static std::unique_ptr<Ring> make(unsigned cells, std::size_t cell_bytes, std::string& problem,
+                                    std::uint32_t first_cell = 0);
   /// Memory of a connection.
   static std::size_t bytes_for(unsigned cells, std::size_t cell_bytes);
   static std::unique_ptr<Ring> map(FileDescriptor file, unsigned cells, std::size_t cell_bytes,

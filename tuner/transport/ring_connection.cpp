@@ -18,20 +18,21 @@ int pieces_of(std::size_t bytes, std::size_t cell_bytes) {
 }  // namespace
 
 RingConnection::RingConnection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
-                               std::size_t inline_bytes)
+                               std::size_t inline_bytes, std::uint32_t first_cell)
     : sender_(sender),
       inline_bytes_(inline_bytes),
       socket_(std::move(socket)),
-      ring_(std::move(ring)) {}
+      ring_(std::move(ring)),
+      next_cell_(first_cell) {}
 
 std::unique_ptr<RingConnection> RingConnection::make(bool sender, FileDescriptor socket,
                                                      std::unique_ptr<Ring> ring,
-                                                     std::size_t inline_bytes,
-                                                     std::string& problem) {
+                                                     std::size_t inline_bytes, std::string& problem,
+                                                     std::uint32_t first_cell) {
   // Without copy threads NCCL's own copies pieces of any size.
   if (CopyPool::instance().threads() == 0) inline_bytes = std::numeric_limits<std::size_t>::max();
   std::unique_ptr<RingConnection> connection(
-      new RingConnection(sender, std::move(socket), std::move(ring), inline_bytes));
+      new RingConnection(sender, std::move(socket), std::move(ring), inline_bytes, first_cell));
   if (!CopyPool::instance().add(*connection)) {
     problem = "more connections than this transport holds";
     return nullptr;
@@ -45,12 +46,14 @@ RingConnection::~RingConnection() {
   CopyPool::instance().remove(*this);
   for (const Request& request : requests_)
     if (request.in_use && request.large) CopyPool::instance().end_large();
+  say_closed(socket_.get());
   close_tracked(socket_);
 }
 
-bool RingConnection::on_packet(const Packet& /*packet*/, FileDescriptor /*file*/) {
-  // Nothing is agreed on after the start.
-  broken_.store(true, std::memory_order_release);
+bool RingConnection::on_packet(const Packet& packet, FileDescriptor /*file*/) {
+  // Nothing else is said after the start.
+  (packet.message == Message::closed ? peer_closed_ : broken_)
+      .store(true, std::memory_order_release);
   return false;
 }
 
@@ -195,8 +198,11 @@ Result RingConnection::failure(const Request& request) {
   return fail(nccl_net::kRemoteError,
               broken_.load() ? "the peer broke the transport's rules (a message longer than its "
                                "receive, or another version): this connection ends"
-                             : "the peer's process ended while messages were under way. See the "
-                               "output of the other ranks for why.");
+              : peer_closed_.load()
+                  ? "the peer closed this connection while messages were under way: its "
+                    "communicator ended or was aborted. See its output for why."
+                  : "the peer's process ended while messages were under way. See the "
+                    "output of the other ranks for why.");
 }
 
 }  // namespace dynamiccl::transport

@@ -16,10 +16,11 @@ namespace dynamiccl::transport {
 /// several at a time.
 class RingConnection final : public Connection, private Movable, private PeerClient {
  public:
-  /// @param socket to the peer; its end is the peer's end. @returns nullptr and a problem
+  /// @param socket to the peer; its end is the peer's end
+  /// @param first_cell as the ring was made with. @returns nullptr and a problem
   static std::unique_ptr<RingConnection> make(bool sender, FileDescriptor socket,
                                               std::unique_ptr<Ring> ring, std::size_t inline_bytes,
-                                              std::string& problem);
+                                              std::string& problem, std::uint32_t first_cell = 0);
   ~RingConnection() override;
 
   Result isend(std::byte* data, std::size_t bytes, Memory& memory, Request*& request) override;
@@ -36,7 +37,7 @@ class RingConnection final : public Connection, private Movable, private PeerCli
   };
 
   RingConnection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
-                 std::size_t inline_bytes);
+                 std::size_t inline_bytes, std::uint32_t first_cell);
   bool step(std::size_t most) noexcept override;
   bool take(std::size_t most, Piece& piece) noexcept;
   bool take_receive(Request& request, std::size_t most, Piece& piece) noexcept;
@@ -53,10 +54,11 @@ class RingConnection final : public Connection, private Movable, private PeerCli
   std::unique_ptr<Ring> ring_;
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;  ///< of current_, next_cell_ and requests' progress
   std::atomic<std::uint64_t> current_{0};     ///< message whose pieces are being taken
-  std::atomic<std::uint32_t> next_cell_{0};
+  std::atomic<std::uint32_t> next_cell_;
   std::atomic<int> busy_{0};  ///< pieces being copied now
   std::atomic<bool> peer_gone_{false};
-  std::atomic<bool> broken_{false};  ///< the peer wrote what it must not
+  std::atomic<bool> peer_closed_{false};  ///< it said so: its process did not end
+  std::atomic<bool> broken_{false};       ///< the peer wrote what it must not
   bool reported_ = false;
 };
 

@@ -9,7 +9,7 @@
 namespace dynamiccl::transport {
 
 inline constexpr std::uint32_t kWireMagic = 0x746e7964;  // "dynt"
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 
 using Token = std::array<std::uint8_t, 16>;
 
@@ -38,6 +38,7 @@ enum class Message : std::uint32_t {
   refused = 4,   ///< sender to receiver: it cannot be mapped; `value` is CUDA's error
   withdraw = 5,  ///< receiver to sender: it will not be used any more
   gave_up = 6,   ///< sender to receiver, in place of hello: it has no ring
+  closed = 7,    ///< either to the other: its process lives on, this connection does not
 };
 
 /// One packet between two ranks of a host, or the first bytes of a TCP stream.

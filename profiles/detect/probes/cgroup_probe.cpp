@@ -1,30 +1,13 @@
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/cgroup_probe.hpp"
+#include "profiles/detect/probes/control_group.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {
 namespace {
-
-constexpr int kMaxDepth = 32;
-// What cgroup v1 writes for "no limit" is the largest page-aligned number.
-constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
-
-/// A cgroup's folder and its ancestors', deepest first. Inside a container the path may be the
-/// host's while the mount shows the own cgroup as its root: paths that are not there are skipped.
-std::vector<std::string> folders(const ProbeRoot& root, const std::string& mount,
-                                 std::string path) {
-  std::vector<std::string> found;
-  for (int depth = 0; depth < kMaxDepth && !path.empty() && path != "/"; ++depth) {
-    if (root.exists(mount + path)) found.push_back(mount + path);
-    path.erase(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-  }
-  found.push_back(mount);
-  return found;
-}
 
 /// The tightest of the ancestors' limits.
 template <class Reader>
@@ -39,30 +22,20 @@ std::optional<double> tightest(const std::vector<std::string>& candidates, const
 
 std::optional<double> cpu_limit_v2(const ProbeRoot& root, const std::string& folder) {
   const auto line = root.line(folder + "/cpu.max");
-  if (!line) return std::nullopt;
-  const auto parts = split(*line, ' ');
-  double quota = 0;
-  double period = 0;
-  if (parts.size() != 2 ||
-      std::from_chars(parts[0].data(), parts[0].data() + parts[0].size(), quota).ec !=
-          std::errc() ||
-      std::from_chars(parts[1].data(), parts[1].data() + parts[1].size(), period).ec !=
-          std::errc() ||
-      period <= 0)
-    return std::nullopt;  // "max 100000"
-  return quota / period;
+  return line ? quota_cores_in(*line) : std::nullopt;
 }
 
 std::optional<double> cpu_limit_v1(const ProbeRoot& root, const std::string& folder) {
-  const auto quota = root.integer(folder + "/cpu.cfs_quota_us");
-  const auto period = root.integer(folder + "/cpu.cfs_period_us");
-  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
-  return static_cast<double>(*quota) / static_cast<double>(*period);
+  const auto number = [&](const char* file) -> std::optional<std::int64_t> {
+    const auto known = root.integer(folder + file);
+    return known ? std::optional(*known) : std::nullopt;
+  };
+  return quota_cores_of(number("/cpu.cfs_quota_us"), number("/cpu.cfs_period_us"));
 }
 
 std::optional<double> memory_limit(const ProbeRoot& root, const std::string& file) {
   const auto limit = root.integer(file);
-  if (!limit || *limit >= kNoLimit) return std::nullopt;
+  if (!limit || *limit >= kNoGroupLimit) return std::nullopt;
   return static_cast<double>(*limit);
 }
 
@@ -75,29 +48,23 @@ CgroupPaths find_cgroup(const ProbeRoot& root) {
     paths.reason = text.reason;
     return paths;
   }
-  std::map<std::string, std::string> by_controller;  // "" = version 2
-  for (const std::string& line : split(*text, '\n')) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    for (const std::string& name : split(line.substr(first + 1, second - first - 1), ','))
-      by_controller[name] = line.substr(second + 1);
-  }
-  const auto unified = by_controller.find("");
-  if (root.exists("/sys/fs/cgroup/cgroup.controllers") && unified != by_controller.end()) {
+  const auto unified = group_path_in(*text, "");
+  if (root.exists("/sys/fs/cgroup/cgroup.controllers") && unified) {
     paths.version = 2;
-    paths.path = unified->second;
-    paths.cpu = paths.memory = folders(root, "/sys/fs/cgroup", unified->second);
+    paths.path = *unified;
+    paths.cpu = paths.memory = group_folders("/sys/fs/cgroup", *unified);
     return paths;
   }
-  if (!by_controller.contains("cpu") && !by_controller.contains("memory")) {
+  const auto cpu = group_path_in(*text, "cpu");
+  const auto memory = group_path_in(*text, "memory");
+  if (!cpu && !memory) {
     paths.reason = "/proc/self/cgroup names no cpu or memory controller that is mounted";
     return paths;
   }
   paths.version = 1;
-  paths.path = by_controller.contains("cpu") ? by_controller["cpu"] : by_controller["memory"];
-  paths.cpu = folders(root, "/sys/fs/cgroup/cpu", by_controller["cpu"]);
-  paths.memory = folders(root, "/sys/fs/cgroup/memory", by_controller["memory"]);
+  paths.path = cpu ? *cpu : *memory;
+  paths.cpu = group_folders("/sys/fs/cgroup/cpu", cpu.value_or(""));
+  paths.memory = group_folders("/sys/fs/cgroup/memory", memory.value_or(""));
   return paths;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <optional>
 
 #include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/probes/probe.hpp"
@@ -61,6 +62,9 @@ bool speaks_of_secret(std::string_view name) {
 
 namespace {
 
+/// From here on a "user" may be an access token, which Git's hosts take in its place.
+constexpr std::size_t kTokenLetters = 20;
+
 /// "--password hush", "--api-key=hush": options that are nothing but a secret's name.
 bool is_secret_option(std::string_view argument) {
   constexpr std::array<std::string_view, 9> kOptions{
@@ -75,24 +79,39 @@ bool is_variable_name(std::string_view text) {
          std::all_of(text.begin(), text.end(), letter);
 }
 
+/// What stands before "@" in the first URL from `start` on that has such; its place is in `text`.
+std::optional<std::string_view> next_user_info(std::string_view text, std::size_t start) {
+  for (std::size_t at = text.find("://", start); at != std::string_view::npos;
+       at = text.find("://", at + 3)) {
+    const std::string_view rest = text.substr(at + 3);
+    const std::string_view authority = rest.substr(0, rest.find_first_of("/?# \t,;"));
+    const std::size_t user_end = authority.rfind('@');
+    if (user_end != std::string_view::npos) return authority.substr(0, user_end);
+  }
+  return std::nullopt;
+}
+
+std::size_t place_of(std::string_view part, std::string_view text) {
+  return static_cast<std::size_t>(part.data() - text.data());
+}
+
 /// "tcp://user:word@host" as "tcp://<redacted>@host".
 std::string without_user_info(std::string value) {
-  for (std::size_t at = value.find("://"); at != std::string::npos;
-       at = value.find("://", at + 3)) {
-    const std::size_t start = at + 3;
-    const std::size_t end = value.find_first_of("/?# \t,;", start);
-    const std::string_view authority = std::string_view(value).substr(
-        start, (end == std::string::npos ? value.size() : end) - start);
-    const std::size_t user_end = authority.rfind('@');
-    if (user_end != std::string_view::npos) value.replace(start, user_end, kRedacted);
+  for (auto info = next_user_info(value, 0); info;) {
+    const std::size_t place = place_of(*info, value);
+    value.replace(place, info->size(), kRedacted);
+    info = next_user_info(value, place);
   }
   return value;
 }
 
 }  // namespace
 
-bool carries_user_info(std::string_view text) {
-  return without_user_info(std::string(text)) != text;
+bool carries_password(std::string_view text) {
+  for (auto info = next_user_info(text, 0); info;
+       info = next_user_info(text, place_of(*info, text)))
+    if (info->find(':') < info->size() - 1 || info->size() >= kTokenLetters) return true;
+  return false;
 }
 
 bool is_recorded_variable(std::string_view name) {

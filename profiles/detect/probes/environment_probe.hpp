@@ -18,8 +18,9 @@ bool is_recorded_variable(std::string_view name);
 /// PASS, AUTH, CRED) or a URL carries a user, and at most 1 KiB.
 std::string recorded_value(std::string_view name, std::string_view value);
 
-/// Whether a URL in it carries a user, "https://NAME:PASSWORD@HOST": what recorded_value() hides.
-bool carries_user_info(std::string_view text);
+/// Whether a URL in it carries a password, "https://NAME:PASSWORD@HOST", or what may be an access
+/// token, "https://TOKEN@HOST". A user's name alone, "ssh://git@HOST", is no secret.
+bool carries_password(std::string_view text);
 
 /// True for names of variables and options whose values are secrets, whatever their case.
 bool speaks_of_secret(std::string_view name);

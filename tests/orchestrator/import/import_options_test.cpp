@@ -158,6 +158,6 @@ TEST_CASE("a table that is cut off is imported as interrupted, and said to be", 
 
 TEST_CASE("an imported run's name takes no password", "[safety]") {
   const std::string told = refusal({kTable, "--name", "https://me:hush@host/x"});
-  CHECK_THAT(told, ContainsSubstring("--name: the URL in it gives a user or password") &&
+  CHECK_THAT(told, ContainsSubstring("--name: the URL in it gives a password or token") &&
                        !ContainsSubstring("hush"));
 }

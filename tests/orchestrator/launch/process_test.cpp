@@ -13,6 +13,7 @@
 #include <iterator>
 #include <thread>
 
+#include "core/vocabulary/program_signals.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -65,7 +66,10 @@ TEST_CASE("a held input says its line and stays open, another one is empty") {
 }
 
 TEST_CASE("processes ignore no signal that this program does", "[safety]") {
-  const std::vector<int> ignored{SIGPIPE, SIGXFSZ};
+  // But SIGCHLD, without which this program could not wait for them.
+  std::vector<int> ignored;
+  for (const int number : kChildDefaults)
+    if (number != SIGCHLD) ignored.push_back(number);
   std::vector<void (*)(int)> before;
   for (const int number : ignored) before.push_back(signal(number, SIG_IGN));
   const auto outcome = run_processes({shell("grep SigIgn /proc/self/status")}, options_for(10));
@@ -79,6 +83,10 @@ TEST_CASE("processes ignore no signal that this program does", "[safety]") {
 }
 
 TEST_CASE("a held input that cannot be opened is named, an empty one never stands in its place") {
+#ifdef __SANITIZE_ADDRESS__
+  // By a pipe it asks whether an object's memory is there, and takes Boost's exceptions for wrong.
+  SKIP("the sanitizer that checks objects' types (vptr) opens files itself");
+#endif
   Command held = shell("IFS= read -r line; echo \"got $line\"");
   held.input = "a secret\n";
   rlimit usual{};

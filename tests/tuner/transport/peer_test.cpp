@@ -245,6 +245,73 @@ TEST_CASE("What a peer wrote before its end is received, what it did not is an e
   CHECK(result == nccl_net::kRemoteError);
 }
 
+TEST_CASE("A peer that closes its connection is told from one whose process ended") {
+  const auto said_after = [](bool closed) -> std::string {
+    set_logger(keep);
+    Victim victim;
+    Request* request = victim.post();
+    if (closed) say_closed(victim.socket.get());
+    victim.socket.reset();
+    int result = nccl_net::kSuccess;
+    bool done = false;
+    for (int i = 0; i < 5000 && result == nccl_net::kSuccess; ++i) {
+      result = victim.connection->test(*request, done);
+      std::this_thread::sleep_for(1ms);
+    }
+    set_logger(nullptr);
+    return result == nccl_net::kSuccess ? "waits" : g_said;
+  };
+  CHECK_THAT(said_after(true), ContainsSubstring("closed this connection"));
+  CHECK_THAT(said_after(false), ContainsSubstring("process ended"));
+}
+
+TEST_CASE("A rank that closes a connection says so") {
+  Victim victim;
+  victim.connection.reset();
+  Packet packet;
+  FileDescriptor file;
+  CHECK(receive_packet(victim.socket.get(), packet, file) == Received::packet);
+  CHECK(packet.message == Message::closed);
+}
+
+TEST_CASE("A connection goes on where its counters of cells begin anew") {
+  constexpr std::uint32_t kFirst = 0xffffffff - 9;
+  constexpr std::size_t kCellBytes = 4096;
+  int ends[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  track_socket(ends[0]);
+  track_socket(ends[1]);
+  std::string problem;
+  auto ring = Ring::make(4, kCellBytes, problem, kFirst);
+  REQUIRE(ring != nullptr);
+  auto mapped = Ring::map(FileDescriptor(dup(ring->file())), 4, kCellBytes, problem);
+  REQUIRE(mapped != nullptr);
+  const auto sender =
+      RingConnection::make(true, FileDescriptor(ends[0]), std::move(ring), 32768, problem, kFirst);
+  const auto receiver = RingConnection::make(false, FileDescriptor(ends[1]), std::move(mapped),
+                                             32768, problem, kFirst);
+  REQUIRE((sender != nullptr && receiver != nullptr));
+  // One to five cells a message, so that some lie across the end, in every place of the ring.
+  Memory memory;
+  for (std::size_t number = 0; number < 24; ++number) {
+    std::vector<std::byte> sent((number % 5) * kCellBytes + number + 1,
+                                static_cast<std::byte>(number + 1));
+    std::vector<std::byte> room(sent.size());
+    Request* sending = nullptr;
+    Request* receiving = nullptr;
+    REQUIRE(receiver->irecv(room.data(), room.size(), memory, receiving) == nccl_net::kSuccess);
+    REQUIRE(sender->isend(sent.data(), sent.size(), memory, sending) == nccl_net::kSuccess);
+    bool out = false;
+    bool in = false;
+    for (int i = 0; i < 1000 && !(out && in); ++i) {
+      if (!out) REQUIRE(sender->test(*sending, out) == nccl_net::kSuccess);
+      if (!in) REQUIRE(receiver->test(*receiving, in) == nccl_net::kSuccess);
+    }
+    CHECK((out && in));
+    CHECK(room == sent);
+  }
+}
+
 TEST_CASE("More messages than there are slots wait, none is lost") {
   Victim victim;
   for (unsigned i = 0; i < kSlots; ++i) CHECK(victim.post() != nullptr);
@@ -593,6 +660,23 @@ TEST_CASE("Memory of GPUs is asked for only where copies between them cannot sto
   CHECK(support("EAGER", "SYS", "") == "1");
   CHECK_THAT(support("LAZY", "SYS", "1"), ContainsSubstring("CUDA_MODULE_LOADING=EAGER"));
   CHECK_THAT(support("EAGER", "PHB", "1"), ContainsSubstring("NCCL_NET_GDR_LEVEL=SYS"));
+}
+
+TEST_CASE("A message beyond what the network promises is refused with its size") {
+  const TestFolder folder;
+  for (const int version : {8, 9, 10, 11}) {
+    const std::size_t bytes = (std::size_t{1} << 30) + 1;
+    const std::string said = in_child([&]() -> std::string {
+      setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+      const LoadedNet net(plugin_library(), version);
+      if (net.init(keep) != 0) return "init";
+      void* request = nullptr;
+      // Refused before it is looked at by any connection.
+      const int result = net.isend(nullptr, nullptr, bytes, nullptr, &request);
+      return result == nccl_net::kInvalidArgument ? g_said : std::to_string(result);
+    });
+    CHECK_THAT(said, ContainsSubstring(std::to_string(bytes)) && ContainsSubstring("1073741824"));
+  }
 }
 
 TEST_CASE("Receives are not grouped, and saying so is better than losing one") {

@@ -30,6 +30,19 @@ TEST_CASE("secrets never come through, whatever their case") {
   CHECK(recorded_value("UCX_URL", "tcp://host/a@b") == "tcp://host/a@b");
 }
 
+TEST_CASE("a user's name in a URL is no password, what may be a token is one") {
+  for (const char* text : {"https://me:hush@host/x", "see tcp://a@b, tcp://me:hush@host",
+                           "https://github_pat_11ABCDEFG0@github.com/x", "x://:hush@host"}) {
+    CAPTURE(text);
+    CHECK(carries_password(text));
+  }
+  for (const char* text : {"ssh://git@host/x", "https://me:@host", "https://me@host, x:y@z",
+                           "https://<redacted>@host", "tcp://host/a:b@c", "x://@host", ""}) {
+    CAPTURE(text);
+    CHECK_FALSE(carries_password(text));
+  }
+}
+
 TEST_CASE("a recorded command shows everything but secrets") {
   using Argv = std::vector<std::string>;
   CHECK(recorded_command({"mpirun", "-x", "HF_TOKEN=hush", "-x", "NCCL_NET=Socket", "-n", "2"}) ==
