@@ -108,6 +108,17 @@ void note_divergence(CellRecord& record, std::optional<std::size_t> without_loss
                                                           bad)));
 }
 
+void check_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding) {
+  if (coding.boundless > 0)
+    fail_check(record, fmt::format(kDiverged,
+                                   fmt::format("{} values that {} keeps back are no finite numbers",
+                                               coding.boundless, name_of(plan.codec.codec))));
+  if (!coding.by_formula || coding.message_bytes == coding.formula_bytes) return;
+  fail_check(record, fmt::format("{} gave {} bytes to the library in {} steps, the formula has {}",
+                                 name_of(plan.codec.codec), coding.message_bytes, coding.steps,
+                                 coding.formula_bytes));
+}
+
 void compare_weights(Communicator& comm, const char* oracle, int steps,
                      const std::vector<float>& trained, const std::vector<float>& expected,
                      CellRecord& record, double tolerance) {

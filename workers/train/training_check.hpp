@@ -61,6 +61,10 @@ void fail_check(CellRecord& record, std::string reason);
 void note_divergence(CellRecord& record, std::optional<std::size_t> without_loss,
                      const TrainingWorker& worker);
 
+/// Fails the cell where encoded bytes are not those of the formula, or what is kept back is no
+/// finite number.
+void check_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding);
+
 /// The record gets the digest of this worker's own weights.
 void note_digest(TrainingWorker& worker, CellRecord& record);
 

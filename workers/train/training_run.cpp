@@ -68,19 +68,12 @@ bool needs_cost(const TrainingSpec& spec) {
          method_row(spec.method).grouping == MessageGrouping::merged;
 }
 
-/// What was encoded in the measured steps; the cell fails where bytes are not those of the formula.
+/// What was encoded in the measured steps.
 /// @param level whose messages these are, in the record's details
 void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding,
                  const char* level = "compression") {
   describe(*record.training, plan, coding, level);
-  if (coding.boundless > 0)
-    fail_check(record, fmt::format("training diverged: {} values that {} keeps back are no finite "
-                                   "numbers; take a smaller learning_rate",
-                                   coding.boundless, name_of(plan.codec.codec)));
-  if (!coding.by_formula || coding.message_bytes == coding.formula_bytes) return;
-  fail_check(record, fmt::format("{} gave {} bytes to the library in {} steps, the formula has {}",
-                                 name_of(plan.codec.codec), coding.message_bytes, coding.steps,
-                                 coding.formula_bytes));
+  check_coding(record, plan, coding);
 }
 
 /// The oracle may have ended before workers first decided anything: what they did is looked at too.

@@ -169,24 +169,24 @@ TEST_CASE("a training that diverges says so, and costs no other cell its record"
   edit_specs(*job, [&, how = how](TrainingSpec& spec) {
     spec.synchronisation = how;
     spec.oracle = cell == 1 ? 4 : 0;
-    spec.steps = cell == 2 ? 1 : 4;
-    spec.learning_rate = cell++ == 3 ? 0.01 : 1e38;
+    spec.steps = 4;
+    spec.learning_rate = cell++ == 2 ? 0.01 : 1e30;
   });
-  for (std::size_t i = 0; i < 4; ++i) job->config.cells[i].id += std::to_string(i);
+  for (std::size_t i = 0; i < 3; ++i) job->config.cells[i].id += std::to_string(i);
   job->config.protocol.warmup = 0;
   job->start();
   job->wait(kTimeoutS);
   for (int rank = 0; rank < job->config.ranks; ++rank) {
     const auto records = job->records_of<CellRecord>(rank);
-    REQUIRE(records.size() == 4);
+    REQUIRE(records.size() == 3);
     const bool worker = records[0].training->role == "worker";
-    for (std::size_t i = 0; i < 3 && worker; ++i) {
+    for (std::size_t i = 0; i < 2 && worker; ++i) {
       INFO(i << ": " << records[i].reason);
       CHECK(records[i].status == CellStatus::failed);
       CHECK_THAT(records[i].reason, ContainsSubstring("training diverged"));
     }
-    INFO(records[3].reason);
-    CHECK(records[3].status == CellStatus::ok);
+    INFO(records[2].reason);
+    CHECK(records[2].status == CellStatus::ok);
   }
 }
 
