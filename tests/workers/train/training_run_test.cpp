@@ -164,7 +164,7 @@ TEST_CASE("a training that diverges says so, and costs no other cell its record"
                                       Case{TrainingMethod::d_psgd, Synchronisation::bsp});
   // With and without an oracle, by the loss and by what the last step leaves; then one that is
   // well.
-  auto job = job_of(Backend::gloo, 2, std::vector(4, method), 0);
+  auto job = job_of(Backend::gloo, 2, std::vector(3, method), 0);
   int cell = 0;
   edit_specs(*job, [&, how = how](TrainingSpec& spec) {
     spec.synchronisation = how;
