@@ -162,8 +162,7 @@ TEST_CASE("a training that diverges says so, and costs no other cell its record"
   const auto [method, how] = GENERATE(Case{TrainingMethod::bsp_a2a, Synchronisation::bsp},
                                       Case{TrainingMethod::bsp_ps, Synchronisation::asp},
                                       Case{TrainingMethod::d_psgd, Synchronisation::bsp});
-  // With and without an oracle, by the loss and by what the last step leaves; then one that is
-  // well.
+  // Without an oracle and with one; then a cell that is well.
   auto job = job_of(Backend::gloo, 2, std::vector(3, method), 0);
   int cell = 0;
   edit_specs(*job, [&, how = how](TrainingSpec& spec) {
