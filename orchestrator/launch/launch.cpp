@@ -120,7 +120,8 @@ double budget_us(const WorkCell& cell) {
   const TrainingSpec spec = training_spec(cell);
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
   const double bytes = 2 * static_cast<double>(cell.size.count());
-  return budgeted_steps(spec, 1) * (flops / kSlowFlopsPerUs + bytes / kSlowBytesPerUs);
+  return budgeted_worker_steps(spec, 1) *
+         (waited_us(spec, flops / kSlowFlopsPerUs) + bytes / kSlowBytesPerUs);
 }
 
 }  // namespace
