@@ -173,7 +173,7 @@ class Observer {
     const auto table = leader_.table();
     if (!leader_.settled() && learning < request_.learn_seconds) return false;
     // Steps under what was learnt, for as long as a measurement takes.
-    const auto reading = table ? leader_.watch().reading(table->second) : std::nullopt;
+    const auto reading = table ? leader_.watch().reading(table->epoch) : std::nullopt;
     return reading && reading->steps >= request_.steps;
   }
 
@@ -185,15 +185,32 @@ class Observer {
     result.step_calls = step_calls_;
     result.by_pauses = rhythm.by_pauses;
     result.mix = leader_.watch().mix();
+    result.origin = origin();
     const auto table = leader_.table();
     if (!table) return;
     result.settled = leader_.settled();
     result.entries = leader_.entries();
-    const auto reading = leader_.watch().reading(table->second);
-    if (!reading || reading->steps < least_steps() || table->first == request_.table) return;
+    const auto reading = leader_.watch().reading(table->epoch);
+    if (!reading || reading->steps < least_steps() || table->table == request_.table) return;
     result.learnt_step = reading->step;
     result.learnt_steps = reading->steps;
-    if (reading->step.count() <= result.step.count()) result.learnt = table->first;
+    if (reading->step.count() > result.step.count()) return;
+    result.learnt = table->table;
+    result.origin.ranks = table->ranks;
+    result.origin.nodes = table->nodes;
+    result.origin.made.costs = table->costs;
+  }
+
+  [[nodiscard]] TableOrigin origin() {
+    const JobWatch& watch = leader_.watch();
+    TableOrigin origin{
+        static_cast<unsigned>(watch.ranks()), static_cast<unsigned>(watch.nodes()), {}};
+    origin.made.costs = watch.costs(watch.largest());
+    if (const auto& facts = leader_.facts()) {
+      origin.made.nccl = facts->nccl_release();
+      origin.made.gpu = facts->gpu;
+    }
+    return origin;
   }
 
   static constexpr double kPatience = 5;
@@ -220,7 +237,9 @@ std::map<std::string, std::string> conf_of(const JobCommand& command, const Tria
   conf["DYNAMICCL_TUNER_FOLDER"] = folder;
   if (!request.times_calls) conf["DYNAMICCL_PROFILE_EVENTS"] = "calls";
   if (!(request.table == CallTable{})) {
-    write_text(folder + "/nccl.table", to_text(call_rows(request.table)));
+    const TableOrigin& origin = request.origin;
+    write_text(folder + "/nccl.table",
+               to_text(call_rows(request.table, origin.ranks, origin.nodes), origin.made));
     conf["DYNAMICCL_TUNER_TABLE"] = folder + "/nccl.table";
   }
   return conf;

@@ -76,6 +76,8 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.number = launched_++;
   request.variables = setting.variables;
   request.table = setting.table;
+  // Its launches say whether it holds, whatever is new here.
+  request.origin = {setting.origin.ranks, setting.origin.nodes, {}};
   request.seconds = options_.trial_seconds;
   request.steps = options_.steps;
   request.warmup = options_.warmup;
@@ -280,6 +282,7 @@ void JobTuning::try_arm(const Choice& choice) {
   search_->learn(choice.arm, {trial.ok(), trial.step});
   note_launch(choice, trial);
   if (!trial.ok()) return leave_network(setting);
+  setting.origin = trial.origin;
   consider(setting, trial.step, arm);
   if (best_.variables == setting.variables) {
     best_launch_arm_ = choice.arm;
