@@ -206,7 +206,14 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
     CHECK(nothing_left(program));
     return result.err;
   };
-  CHECK(says(tune({"/bin/sleep", "100"}), "no rank of it loaded the plugin"));
+  const std::string none = tune({"/bin/sleep", "100"});
+  CHECK(says(none, "no rank of it loaded the plugin"));
+  CHECK(says(none, "communicates by MPI or Gloo alone has no such plugin"));
+  // What fails without us gets no advice on NCCL.
+  const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; exit 3"});
+  CHECK(says(broken, "failed by itself (exit code 3, after 0."));
+  CHECK(says(broken, "its last line on stderr: broken"));
+  CHECK_FALSE(says(broken, "NCCL 2.23"));
   CHECK(says(tune({"there-is-no-such-program"}), "not found in PATH"));
   CHECK(says(tune({"/etc/passwd"}), "could not be started: /etc/passwd: Permission denied"));
   CHECK(says(tune({kJob, "--loop", "random"}, "6"), "no step could be found"));
@@ -219,7 +226,7 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   fs::create_symlink("/bin/false", engine);
   CHECK(says(tune({engine, "run", "image"}), "--env NCCL_CONF_FILE="));
   CHECK_FALSE(fs::exists(out + "/nccl.conf"));
-  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 6);
+  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 7);
 }
 
 TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[E-105][E-123]") {

@@ -259,8 +259,8 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     result.reason = "the command could not be started: " + process.start_error;
     return;
   }
-  const bool own_end = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
-  if (own_end && result.exit_code != 0)
+  result.ended_itself = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
+  if (result.ended_itself && result.exit_code != 0)
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
 

@@ -83,6 +83,8 @@ struct JobTrialResult {
   int exit_code = 0;
   int interrupted_by = 0;
   std::string output;  ///< end of the command's stderr
+  bool ended_itself = false;  ///< before it was ended here
+  [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
 };
 

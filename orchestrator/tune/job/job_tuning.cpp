@@ -120,20 +120,25 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
   if (!seen.started) throw Error(ErrorKind::input, seen.reason);
+  if (!seen.heard && seen.failed())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("the command failed by itself (exit code {}, after {:.1f} s), before any "
+                    "rank had loaded the plugin{}\nStart it without `dynamiccl tune --` "
+                    "until it runs; it gets no input here",
+                    seen.exit_code, seen.seconds, said));
   if (!seen.heard)
     throw Error(
         ErrorKind::input,
         fmt::format(
             "the command ran for {:.0f} s and no rank of it loaded the plugin, so nothing is known "
-            "of its calls{}{}\nIt must use NCCL 2.23 or later (earlier ones read no "
+            "of its calls{}\nIt must use NCCL 2.23 or later (earlier ones read no "
             "NCCL_CONF_FILE), reach its first collective within --trial-seconds, and see {} and "
             "{}; "
-            "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}",
-            seen.seconds,
-            seen.exit_code != 0 && seen.exit_code != 143
-                ? fmt::format(" (exit code {})", seen.exit_code)
-                : "",
-            said, command_.folder, command_.plugin,
+            "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job that "
+            "communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune FILE` finds "
+            "settings for it, `dynamiccl export` writes what it loads",
+            seen.seconds, said, command_.folder, command_.plugin,
             goes_elsewhere(command_).empty() ? "" : "\n" + goes_elsewhere(command_)));
   for (const std::string& note : seen.notes)
     if (note.find("CUDA graphs") != std::string::npos)
@@ -148,6 +153,7 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
 }
 
 void JobTuning::observe() {
+  console_.expect(1);
   JobTrialResult seen = launch({}, 0, true, "default, looked at alone");
   if (result_.interrupted_by != 0) return;
   require_tunable(seen);
