@@ -27,7 +27,9 @@ using Knobs = std::map<std::string, std::string>;
 bool reaches_peers(const Experiment& experiment, const PlannedGroup& group,
                    const EnvironmentProfile& profile) {
   if (experiment.cluster || profile.kind == EnvironmentKind::cross_docker) return false;
-  constexpr std::array kOther{"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_HOSTID", "NCCL_NET"};
+  // Ranks that take turns on a GPU are hosts of their own to NCCL.
+  constexpr std::array kOther{"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_HOSTID", "NCCL_NET",
+                              "DYNAMICCL_SHARED_GPUS"};
   return std::none_of(kOther.begin(), kOther.end(), [&](const char* name) {
     const auto settings = profile.backend_settings.find(Backend::nccl);
     const bool by_profile = settings != profile.backend_settings.end() &&

@@ -141,7 +141,9 @@ unsigned nodes_of(const TableRegime& regime, const TaskKey& task) {
                              regime.json[apart].end();
   if (link == "nvlink" || link == "pcie" || link == "shm")
     return static_cast<unsigned>(std::max(task.nodes, 1));
-  if ((link == "none" || link == "folder") && own_names)
+  // Several machines with several ranks each: a host name per machine, or per rank.
+  if ((link == "none" || link == "folder") && own_names &&
+      (task.nodes <= 1 || task.nodes == task.group_size))
     return static_cast<unsigned>(task.group_size);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
@@ -22,6 +23,8 @@ namespace {
 
 /// Launch settings whose step is within this of the best so far are worth learning under.
 constexpr double kPromising = 1.1;
+/// A folder with less tells nothing of a job's calls.
+constexpr std::uintmax_t kLeastSpace = std::uintmax_t{4} << 20;
 
 std::string milliseconds(double us) { return fmt::format("{:.4g} ms", us / 1e3); }
 
@@ -120,13 +123,23 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
   if (!seen.started) throw Error(ErrorKind::input, seen.reason);
-  if (!seen.heard && seen.failed())
+  if (!seen.ok() && seen.failed())
     throw Error(
         ErrorKind::input,
-        fmt::format("the command failed by itself (exit code {}, after {:.1f} s), before any "
-                    "rank had loaded the plugin{}\nStart it without `dynamiccl tune --` "
-                    "until it runs; it gets no input here",
-                    seen.exit_code, seen.seconds, said));
+        fmt::format("the command failed by itself (exit code {}, after {:.1f} s), before {}{}"
+                    "\nStart it without `dynamiccl tune --` until it runs; it gets no input "
+                    "here",
+                    seen.exit_code, seen.seconds,
+                    seen.heard ? "enough of its steps were seen" : "any rank had loaded the plugin",
+                    said));
+  std::error_code ignored;
+  const auto space = std::filesystem::space(command_.folder, ignored);
+  if (!seen.heard && !ignored && space.available < kLeastSpace)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: {} are free there, too little for what the ranks tell of their "
+                            "calls (half a megabyte for each of them and communicator); free some "
+                            "space, or choose another place with --out",
+                            command_.folder, format_bytes(Bytes(space.available))));
   if (!seen.heard)
     throw Error(
         ErrorKind::input,
@@ -145,6 +158,13 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
       throw Error(ErrorKind::input, note +
                                         "; run the job without graph capture to tune it, its "
                                         "settings then hold for the captured calls too");
+  if (!seen.ok() && seen.ended_itself)
+    throw Error(
+        ErrorKind::input,
+        fmt::format("no step could be found in the job, which was over after {:.1f} s: {}{}\n"
+                    "Let it train for more steps, or ask for fewer with --steps and "
+                    "--warmup-steps",
+                    seen.seconds, seen.reason, said));
   if (!seen.ok())
     throw Error(ErrorKind::input,
                 fmt::format("no step could be found in the job: {}{}\nGive it more time with "

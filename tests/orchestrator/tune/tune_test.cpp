@@ -90,9 +90,11 @@ size = "1MiB"
 )" + more);
     TuneOptions options = tune_options_of(experiment);
     options.ll128 = ll128;
+    Capabilities two_gpus;
+    two_gpus.gpus = 2;
     std::set<std::string> found;
     for (const TuneTask& task :
-         make_tune_plan(experiment, make_plan(experiment, {}, nullptr), options).tasks)
+         make_tune_plan(experiment, make_plan(experiment, two_gpus, nullptr), options).tasks)
       for (const Action& arm : task.search.task.space->arms()) {
         const ActionSettings setting = task.search.task.space->setting(arm);
         const auto protocol = setting.launch_knobs.find("env.NCCL_PROTO");
