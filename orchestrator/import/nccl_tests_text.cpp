@@ -274,7 +274,9 @@ class TextReader {
       start.ranks = listed;
       return;
     }
-    const int each = start.source.value("threads", 1) * start.source.value("gpus_per_thread", 1);
+    // Both come from the text: their product need not fit an int.
+    const std::int64_t each = start.source.value("threads", std::int64_t{1}) *
+                              start.source.value("gpus_per_thread", std::int64_t{1});
     if (open_end || groups() > 1 || (each > 0 && (highest + 1) % each != 0)) {
       start.ranks.reset();
       return;

@@ -4,21 +4,11 @@
 #include <fmt/format.h>
 #include <link.h>
 
-#include <cstdlib>
-#include <vector>
-
 #include "core/vocabulary/error.hpp"
-#include "core/vocabulary/text.hpp"
+#include "workers/backends/nccl_library.hpp"
 
 namespace dynamiccl {
 namespace {
-
-std::vector<std::string> candidates() {
-  if (const char* named = std::getenv("DYNAMICCL_NCCL_LIBRARY"); named != nullptr && *named != '\0')
-    return {named};
-  return {"libnccl.so.2", DYNAMICCL_NCCL_BUILT_WITH, "/usr/local/cuda/lib/libnccl.so.2",
-          "/usr/local/cuda/lib64/libnccl.so.2"};
-}
 
 template <class Function>
 void find(void* library, Function& function, const char* name) {
@@ -31,19 +21,7 @@ void find(void* library, Function& function, const char* name) {
 }
 
 NcclApi load() {
-  void* library = nullptr;
-  std::vector<std::string> failures;
-  for (const std::string& path : candidates()) {
-    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) break;
-    const char* error = dlerror();
-    failures.emplace_back(error != nullptr ? error : path);
-  }
-  if (library == nullptr)
-    throw Error(ErrorKind::environment,
-                fmt::format("NCCL cannot be loaded ({}): install libnccl2, or name the file with "
-                            "DYNAMICCL_NCCL_LIBRARY",
-                            join(failures, "; ")));
+  void* library = open_nccl_library();
   NcclApi api;
   find(library, api.get_version, "ncclGetVersion");
   find(library, api.get_unique_id, "ncclGetUniqueId");

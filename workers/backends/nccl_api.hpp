@@ -49,9 +49,8 @@ constexpr ncclDataType_t nccl_type(DataType type) {
   return ncclInt8;
 }
 
-/// Loads libnccl.so.2: the file DYNAMICCL_NCCL_LIBRARY names, else by the loader's search path,
-/// else where it was when this was built. Never unloaded.
-/// @throws Error(environment) saying what was tried
+/// The functions of open_nccl_library()'s library.
+/// @throws Error(environment) as that does, or where it lacks one of them
 const NcclApi& nccl_api();
 
 }  // namespace dynamiccl

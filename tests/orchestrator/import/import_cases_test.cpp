@@ -117,6 +117,17 @@ TEST_CASE("a blank column is read by its place", "[G-01]") {
         four("alltoall", 2, 64, {20, 21, 22, 23}));
 }
 
+TEST_CASE("more devices than any job has say nothing about a shortened list", "[G-01]") {
+  // Wrapped around, the product would fit the two that are listed.
+  std::string text = kSmallTable;
+  text.replace(text.find("nThread 1 nGpus 2"), 17, "nThread 350909859 nGpus 8");
+  const auto first = text.find("#  Rank  0");
+  text.erase(first, text.find('\n', first) + 1 - first);
+  const auto refused = import_text(text, kAllReduce);
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("does not say with how many ranks"));
+}
+
 TEST_CASE("programs that do not know each other are no job", "[G-01]") {
   const auto refused = import_case("03-two-separate-processes.txt", kAllReduce);
   CHECK(refused.exit_code == 2);
