@@ -31,7 +31,7 @@ bool reaches_peers(const Experiment& experiment, const PlannedGroup& group,
   constexpr std::array kOther{"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_HOSTID", "NCCL_NET",
                               "DYNAMICCL_SHARED_GPUS"};
   return std::none_of(kOther.begin(), kOther.end(), [&](const char* name) {
-    const auto settings = profile.backend_settings.find(Backend::nccl);
+    const auto settings = profile.backend_settings.find(group.backend);
     const bool by_profile = settings != profile.backend_settings.end() &&
                             std::any_of(settings->second.begin(), settings->second.end(),
                                         [&](const auto& setting) { return setting.name == name; });

@@ -300,6 +300,17 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
   CHECK(says(program.run({"query", "decisions"}).out, "bandit"));
 }
 
+TEST_CASE("what a killed search leaves of its launch is ended by clean", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const pid_t pid = program.start({"tune", "--out", program.folder() + "/tuned", "--", kJob});
+  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 2));
+  kill(pid, SIGKILL);
+  Program::wait(pid);
+  CHECK(program.run({"clean"}).exit_code == 0);
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E-102]") {
   const OverSockets sockets;
   const Program program;

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "containers/local_ranks.hpp"
+#include "containers/owner.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -291,6 +293,10 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   ProcessOptions options;
   options.timeout = Micros(request.seconds * 1e6);
   options.marker = random_uuid();
+  // What a killed tuner leaves of a trial `clean` ends; a job that it accompanies is the user's.
+  if (request.steps != 0)
+    for (const auto& [name, value] : rank_marks("trial-" + options.marker, owner_token()))
+      job.environment[name] = value;
   options.enough = [&] { return observer.enough(); };
   options.on_stderr = options.on_stdout = on_output;
   const ProcessOutcome outcome = run_processes({job}, options);
