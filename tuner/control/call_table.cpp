@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -142,7 +141,8 @@ std::string origin_text(const CallTableOrigin& origin) {
   if (!origin.costs.empty())
     text += "# made cost FUNCTION LOG2 ALGORITHM PROTOCOL NANOSECONDS, as NCCL expected them\n";
   for (const CallCost& cost : origin.costs) {
-    const auto ns = static_cast<std::uint64_t>(std::max(1.0, std::round(double{cost.us} * 1e3)));
+    // Without the mathematics library, which the plugin does not need.
+    const auto ns = static_cast<std::uint64_t>(std::max(1.0, double{cost.us} * 1e3 + 0.5));
     text += "made cost " + std::string(kCallFunctionNames.at(cost.function)) + " " +
             std::to_string(cost.bin) + " " + std::string(kCallAlgorithmNames.at(cost.algorithm)) +
             " " + std::string(kCallProtocolNames.at(cost.protocol)) + " " + std::to_string(ns) +
