@@ -107,8 +107,8 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
             .value("SELECT count(*) FROM decision WHERE task_key LIKE 'nccl/ring/allreduce/%' AND "
                    "reward IS NOT NULL AND regime <> ''")
             .get<int>() > 0);
-  CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass'") ==
-        1);
+  CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass' AND "
+                      "task_key LIKE 'nccl/job/step/%'") == 1);
   CHECK(
       program
           .value("SELECT count(*) FROM decision WHERE environment LIKE 'job with socket_threads=%' "

@@ -141,8 +141,8 @@ void OnlineLearner::record_check(GuardVerdict guard, const char* against,
   if (!options_.on_decision) return;
   DecisionRecord record;
   record.author = options_.author;
-  // One step of the whole job, not a call of one size.
-  record.task_key = fmt::format("nccl/job/step/r{}n{}", leader_.region().ranks(),
+  // Of the whole job: what a table of all sizes does to its step.
+  record.task_key = fmt::format("nccl/job/table/r{}n{}", leader_.region().ranks(),
                                 std::max(1U, leader_.region().header().nodes));
   record.regime = options_.regime_id.empty() ? options_.regime : options_.regime_id;
   record.regime_name = options_.regime_name;

@@ -325,7 +325,7 @@ TEST_CASE("settings that a job was started with do not stay where its own are fa
     const DecisionRecord verdict = verdicts(job).front();
     CHECK(verdict.guard == "slower-than-default");
     CHECK(verdict.arm == "NCCL's own settings");
-    CHECK(verdict.task_key == "nccl/job/step/r2n1");
+    CHECK(verdict.task_key == "nccl/job/table/r2n1");
     CHECK(verdict.time_us == 200'000);
     CHECK(verdict.reference_us == 300'000);
     for (const TableEntry& entry : job.learner->entries()) {
