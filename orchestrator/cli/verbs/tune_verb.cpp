@@ -50,8 +50,9 @@ struct Loaded {
 };
 
 bool has_channels(const Plan& plan) {
-  return std::any_of(plan.groups.begin(), plan.groups.end(),
-                     [](const PlannedGroup& group) { return backend_facts(group.backend).channels; });
+  return std::any_of(plan.groups.begin(), plan.groups.end(), [](const PlannedGroup& group) {
+    return backend_facts(group.backend).channels;
+  });
 }
 
 Loaded load(const TuneArguments& arguments) {

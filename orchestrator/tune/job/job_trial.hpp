@@ -82,7 +82,7 @@ struct JobTrialResult {
   bool started = true;  ///< false: the command is not there or may not be run
   int exit_code = 0;
   int interrupted_by = 0;
-  std::string output;  ///< end of the command's stderr
+  std::string output;         ///< end of the command's stderr
   bool ended_itself = false;  ///< before it was ended here
   [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
