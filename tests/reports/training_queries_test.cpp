@@ -480,11 +480,13 @@ TEST_CASE("time to a target and accuracy stand beside plain SGD's of the same bl
   REQUIRE(rows.size() == 2);
   CHECK(rows.text(0, "synchronisation") == "local");
   CHECK(rows.text(0, "carried_by") == "Gloo 0.5.0");
-  CHECK(rows.real(0, "trained_us") == 400.0);
+  // The one that missed it is no time until it, and the slowest of the three: 300, 500, never.
+  CHECK(rows.real(0, "trained_us") == 500.0);
   CHECK(rows.integer(0, "reached") == 2);
+  CHECK_THAT(*rows.real(0, "over_plain"), WithinRel(500.0 / 1000, 1e-9));
   CHECK(rows.integer(1, "reached") == 3);
   CHECK_THAT(*rows.real(0, "over_plain_low"), WithinRel(300.0 / 1200, 1e-9));
-  CHECK_THAT(*rows.real(0, "over_plain_high"), WithinRel(500.0 / 1000, 1e-9));
+  CHECK(!rows.real(0, "over_plain_high"));
   CHECK_THAT(*rows.real(0, "beyond_plain"), WithinRel(-0.01, 1e-6));
   CHECK_THAT(*rows.real(0, "beyond_plain_low"), WithinRel(-0.02, 1e-6));
   CHECK_THAT(*rows.real(0, "beyond_plain_high"), WithinRel(0.01, 1e-6));
