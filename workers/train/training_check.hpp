@@ -15,12 +15,17 @@ namespace dynamiccl {
 
 inline constexpr double kOracleTolerance = 1e-6;
 
+/// What weights may differ by from those that one process has after so many steps from the same
+/// start. On GPUs sums may go in another order, and means and their momentum are fused: 1e-6 a
+/// step, 1e-5 at least.
+double oracle_tolerance(bool on_gpu, int steps);
+
 /// Some steps of the method: every worker must have the same bits then, and those of one process
 /// that does every worker's part in turn; weights are at the start again afterwards. Ranks: all.
 /// @param worker nullptr on servers
 /// @param driver makes what exchanges the plan's gradients
 /// @param record whose training is filled in; fails where bits are not the same, or weights differ
-///               from the one process' by more than 1e-6, on GPUs by more than 1e-5
+///               from the one process' by more than oracle_tolerance()
 void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker* worker,
                   const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
 

@@ -86,6 +86,12 @@ TEST_CASE("rounds on GPUs train what a replay of all workers trains", "[d-28]") 
   });
 }
 
+TEST_CASE("what a GPU's sums may be off by grows with the steps, a host's does not", "[d-28]") {
+  CHECK(oracle_tolerance(true, 1) == 10 * oracle_tolerance(false, 1));
+  CHECK(oracle_tolerance(true, 18) == oracle_tolerance(false, 18) * 18);
+  CHECK(oracle_tolerance(false, 18) == 1e-6);
+}
+
 TEST_CASE("neighbours on GPUs swap weights in one call of the library's", "[d-30]") {
   TrainingSpec spec = rounds(Synchronisation::bsp, TrainingMethod::d_psgd);
   SECTION("around a ring") {}
