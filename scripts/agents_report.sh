@@ -5,8 +5,10 @@
 #   scripts/agents_report.sh results/agents build/release
 # Leaves report.md and rows.csv (agent by seed and part) in OUTPUT_FOLDER. SEEDS=N for another number; TERMS="hints
 # hints,wall" adds ppo and bandit with these terms of the search (tune --terms), each against itself without.
+# SWEEPS="a.sqlite b.sqlite" takes other sweeps of experiments/tune_loadable.toml (scripts/tune_sweep.sh leaves one per
+# environment and backend).
 set -eu
-case ${1:-} in -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 out=${1:-results/agents}
 build=${2:-build/release}
 [ $# -lt 2 ] || shift
@@ -22,8 +24,9 @@ unpack reports/measured/h200x2-2026-11/tuned-cross.sqlite.xz nccl
 policies=
 for terms in ${TERMS:-}; do policies="$policies --terms $terms"; done
 for policy in "$@"; do policies="$policies --policy $policy"; done
+sweeps=
+for database in ${SWEEPS:-$databases/loadable.sqlite}; do sweeps="$sweeps --sweep experiments/tune_loadable.toml $database last"; done
 # shellcheck disable=SC2086 # one word per option
-"$build/agents_report" --seeds "${SEEDS:-10}" --rows "$out/rows.csv" $policies \
-  --sweep experiments/tune_loadable.toml "$databases/loadable.sqlite" last \
+"$build/agents_report" --seeds "${SEEDS:-10}" --rows "$out/rows.csv" $policies $sweeps \
   --grid gpu-tune-search "$databases/nccl.sqlite" >"$out/report.md"
 grep '^\*\*Best' "$out/report.md"

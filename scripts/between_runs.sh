@@ -22,7 +22,7 @@ step() { # MOST NAME COMMAND...
   [ "$left" -gt 8 ] || { say "$name: no time left"; return; }
   timeout --signal=INT --kill-after=20 "$((left < most ? left : most))" "$@" >"$out/$name.md" 2>"$out/$name.log"
   code=$?
-  say "$name ended with $code"
+  say "$name ended with $code$([ $code = 0 ] || echo ": $(tail -n 1 "$out/$name.log" | cut -c1-300)")"
   # 124: the time was over; what is stored by then counts.
   [ $code = 0 ] || [ $code = 124 ] || [ $code = 130 ] || result=1
 }

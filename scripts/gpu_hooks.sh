@@ -2,14 +2,15 @@
 # Time to a target accuracy beside PyTorch DDP's communication hooks: ResNet-18 on two GPUs, a Docker container for each,
 # their links shaped to 1 and 10 Gbit/s. As root; after `scripts/gpu_train.sh OUTPUT build`.
 #   scripts/gpu_hooks.sh OUTPUT_FOLDER trajectories=SECONDS steps=SECONDS [direct=SECONDS]
-# trajectories: steps until the target, SEEDS (5) of them, LANES (2) at once: what a step computes does not depend on the link, so this runs
-#   outside of containers over what NCCL takes by itself, four jobs at once, and its times mean nothing.
-# steps: what a step takes behind the links, both sides in turn, the order alternating, until the time is over.
+# trajectories: steps until the target, of seeds FIRST (1) to SEEDS (5), LANES (2) at once: what a step computes does not depend on the
+#   link, so this runs outside of containers over what NCCL takes by itself, twice LANES jobs at once, and its times mean nothing.
+# steps: what a step takes behind the links, both sides in turn, the order alternating, until the time is over:
+#   of DDP's HOOKS (all), and those of ours for which OURS holds (a condition as of --only).
 # direct: whole trainings behind the first link, of the sides in DIRECT_HOOKS and DIRECT_OURS, against the product of the two.
 # CORES: a list for taskset, where other work has the rest. Leaves times.md (scripts/hook_times.py), trajectories.jsonl,
 # steps.jsonl, direct.jsonl, ours-*.sqlite and logs.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." || exit
 unset BUNDLE
@@ -18,7 +19,7 @@ unset BUNDLE
 # Both sides on the NCCL that PyTorch loads.
 DYNAMICCL_NCCL_LIBRARY=$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))')
 export DYNAMICCL_NCCL_LIBRARY DYNAMICCL_NCCL_PROFILER=0 OMP_NUM_THREADS=1
-hooks=(none bf16 fp16 powersgd post-local)
+read -ra hooks <<<"${HOOKS:-none bf16 fp16 powersgd post-local}"
 failed=0
 [ -z "${CORES:-}" ] || taskset -pc "$CORES" $$ >/dev/null
 say() { echo "== $* ($SECONDS s)"; }
@@ -84,7 +85,7 @@ trajectories() { # SECONDS
   local end=$((SECONDS + $1)) seed hook lane lanes=()
   # 16 bits take as many steps as 32, to within what seeds differ by.
   local which=${TRAJECTORIES:-compression == powersgd or compression == topk or synchronisation == post-local}
-  for seed in $(seq "${SEEDS:-5}"); do
+  for seed in $(seq "${FIRST:-1}" "${SEEDS:-5}"); do
     # A seed's hooks one after the other beside ours: at most twice LANES jobs share the GPUs.
     (
       for hook in ${TRAJECTORY_HOOKS:-none powersgd post-local}; do
@@ -94,12 +95,12 @@ trajectories() { # SECONDS
       done
     ) & lanes+=($!)
     ours gpu_training_hooks "seed$seed" $((end - SECONDS)) --set "seed=$seed" --only "$which" & lanes+=($!)
-    [ $((seed % ${LANES:-2})) = 0 ] || [ "$seed" = "${SEEDS:-5}" ] || continue
+    [ $(((seed - ${FIRST:-1} + 1) % ${LANES:-2})) = 0 ] || [ "$seed" = "${SEEDS:-5}" ] || continue
     for lane in "${lanes[@]}"; do wait "$lane" || failed=1; done
     lanes=()
     [ $((end - SECONDS)) -gt 30 ] || break
   done
-  for seed in $(seq "${SEEDS:-5}"); do cells "seed$seed"; done
+  for seed in $(seq "${FIRST:-1}" "${SEEDS:-5}"); do cells "seed$seed"; done
   wc -l "$out/trajectories.jsonl"
 }
 
@@ -130,7 +131,7 @@ steps() { # SECONDS
     round=$((round + 1)) start=$SECONDS
     for link in ${LINKS:-1gbit 10gbit}; do
       [ $((round % 2)) = 0 ] || theirs "$link" steps.jsonl --samples 2560 --epochs 1 --target 2 --seed "$round" || return
-      ours gpu_training_link_steps "steps" $((end - SECONDS + 60)) --set "seed=$round" --only "environment == cross-docker-$link" || failed=1
+      ours gpu_training_link_steps "steps" $((end - SECONDS + 60)) --set "seed=$round" --only "environment == cross-docker-$link${OURS:+ and ($OURS)}" || failed=1
       [ $((round % 2)) = 1 ] || theirs "$link" steps.jsonl --samples 2560 --epochs 1 --target 2 --seed "$round" || return
     done
     [ $((SECONDS - start)) -le $longest ] || longest=$((SECONDS - start))

@@ -174,6 +174,20 @@ rates() { # SECONDS
       FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
       WHERE v.run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1))
     ORDER BY compression, rank" 2>>"$out/rates.log" | tee -a "$out/rates.md"
+  # A plain copy of BERT-Base's gradients on each GPU, by its own clock, too: bytes of gradients a second.
+  python3 - 2>>"$out/rates.log" <<'END' | tee -a "$out/rates.md"
+import torch
+for gpu in range(min(2, torch.cuda.device_count())):
+    torch.cuda.set_device(gpu)
+    gradients = torch.zeros(109514298, device="cuda")
+    copied, times = torch.empty_like(gradients), []
+    for _ in range(20):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record(), copied.copy_(gradients), end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    print(f"copy, GPU {gpu}: {gradients.numel() * 4 / sorted(times)[10] / 1e6:.0f} GB/s")
+END
 }
 
 # The container study's training, methods and libraries beside the published order. In Docker containers too where dockerd

@@ -51,8 +51,8 @@ std::vector<std::string> step_argv(const ClusterOptions& options,
                                 fmt::format("--ntasks={}", ranks)};
   // Slurm's block distribution fills a node before the next; equal shares are said as such, others
   // rank by rank.
-  argv.push_back(even ? fmt::format("--ntasks-per-node={}", placed.front().slots)
-                      : "--distribution=arbitrary");
+  if (even) argv.push_back(fmt::format("--ntasks-per-node={}", placed.front().slots));
+  argv.push_back(even ? "--distribution=block" : "--distribution=arbitrary");
   argv.push_back("--nodelist=" + join(even ? names : of_ranks, ","));
   argv.insert(argv.end(), {"--job-name=" + name, "--export=ALL", "--input=none",
                            "--kill-on-bad-exit=1", "--cpu-bind=none"});

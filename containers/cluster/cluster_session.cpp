@@ -9,11 +9,13 @@
 #include <fstream>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "containers/cluster/node_latency.hpp"
 #include "containers/cluster/node_links.hpp"
 #include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "embedded/survey_node_sh.hpp"
 
@@ -24,6 +26,8 @@ constexpr std::chrono::seconds kSurveyTimeout{60};
 /// A host that is started anew comes back in about this time; a run does not stand still for
 /// longer.
 constexpr std::chrono::seconds kLostHosts{60};
+/// slurmctld that is started anew is back in about this time.
+constexpr std::chrono::seconds kSlurmAway{120};
 /// Connections that are opened at once: sshd refuses more than ten that have not logged in yet, but
 /// those go to one host each; this many are what a login node bears.
 constexpr std::size_t kAtOnce = 32;
@@ -52,6 +56,22 @@ class Nonce {
   std::string path_;
   std::string text_;
 };
+
+/// Printed on a node before a command runs there: what stands in front was said by the user's own
+/// start-up files, and is no answer.
+constexpr std::string_view kBegins = "dynamiccl-on-node";
+
+std::vector<std::string> after_start_up(const std::vector<std::string>& command) {
+  std::vector<std::string> argv{"sh", "-c", fmt::format("echo; echo {}; exec \"$@\"", kBegins),
+                                "sh"};
+  argv.insert(argv.end(), command.begin(), command.end());
+  return argv;
+}
+
+void drop_start_up(std::string& out) {
+  const auto found = out.find(fmt::format("\n{}\n", kBegins));
+  out.erase(0, found == std::string::npos ? found : found + kBegins.size() + 2);
+}
 
 void give_back(const std::string& job) {
   try {
@@ -100,7 +120,10 @@ ClusterSession::ClusterSession(ClusterOptions options, int slots_per_node)
       queue_(options_, slots_per_node_) {
   if (!options_.slurm()) {
     allocation_.nodes = options_.hosts;
-  } else if (auto around = surrounding_allocation()) {
+    return;
+  }
+  forget_step_defaults();
+  if (auto around = surrounding_allocation()) {
     require_room(options_, *around);
     allocation_ = *around;
     if (options_.nodes > 0 && static_cast<std::size_t>(options_.nodes) < allocation_.nodes.size())
@@ -111,17 +134,18 @@ ClusterSession::ClusterSession(ClusterOptions options, int slots_per_node)
 ClusterSession::~ClusterSession() {
   try {
     release();
-  } catch (const Error&) {
+  } catch (const Error& error) {
     // `clean` finds it by its mark.
+    tell(fmt::format("{}\n", error.what()));
   }
 }
 
 std::vector<ClusterNode> ClusterSession::nodes() const {
   if (!allocation_.nodes.empty() && !narrowed_.empty()) {
     std::vector<ClusterNode> chosen;
-    for (const auto& name : narrowed_)
-      for (const auto& node : allocation_.nodes)
-        if (node.name == name) chosen.push_back(node);
+    for (const auto& node : allocation_.nodes)
+      if (std::find(narrowed_.begin(), narrowed_.end(), node.name) != narrowed_.end())
+        chosen.push_back(node);
     return chosen;
   }
   if (!allocation_.nodes.empty()) return allocation_.nodes;
@@ -168,7 +192,11 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
     // Images, say, were built since: it could end in the middle of a launch.
     if (!spent_ && options_.job_per_launch() && allocation_.ours)
       spent_ = run_time_s(allocation_.job) > SlurmQueue::kStart.count();
-    if (!spent_ && job_runs(allocation_.job)) return;
+    const auto patience =
+        std::exchange(slurm_was_away_, true) ? std::chrono::seconds(0) : kSlurmAway;
+    const bool runs = !spent_ && job_runs(allocation_.job, patience, progress);
+    slurm_was_away_ = false;
+    if (runs) return;
     const std::string why = spent_ ? "" : dynamiccl::why_job_ended(allocation_.job);
     if (!allocation_.ours)
       throw Error(ErrorKind::environment,
@@ -300,6 +328,30 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
     reports_[name].problem += (reports_[name].problem.empty() ? "" : "; ") + problem;
 }
 
+std::string ClusterSession::ended_for_memory() {
+  constexpr std::chrono::seconds kPatience{15};
+  CommandOptions options;
+  options.timeout = kPatience;
+  options.interrupted = progress_.interrupted;
+  const auto asked = nodes();
+  const auto results = on_nodes(asked, {"grep", "^oom_kill ", "/proc/vmstat"}, options);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const auto known = reports_.find(asked[i].name);
+    const auto now = oom_kills_in(results[i].out);
+    if (known == reports_.end() || !known->second.oom_kills || !now) continue;
+    if (*now > *known->second.oom_kills)
+      names.push_back(fmt::format("{} ({})", asked[i].name, *now - *known->second.oom_kills));
+    known->second.oom_kills = now;
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "the kernel has ended processes for want of memory since the node was asked: {} (oom_kill of "
+      "the machine and all its control groups): ask for smaller sizes or fewer ranks, or raise the "
+      "limit there",
+      join(names, ", "));
+}
+
 bool ClusterSession::records_over_tcp() const {
   const auto all = reports();
   return options_.records == RecordsWay::tcp ||
@@ -354,6 +406,7 @@ std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>&
                                                  const std::vector<std::string>& command,
                                                  const CommandOptions& options) const {
   std::vector<NodeResult> results(nodes.size());
+  const auto begun = after_start_up(command);
   for (std::size_t first = 0; first < results.size(); first += kAtOnce) {
     std::vector<std::future<void>> running;
     for (std::size_t i = first; i < std::min(results.size(), first + kAtOnce); ++i) {
@@ -361,7 +414,8 @@ std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>&
         const double began_s = now_s();
         try {
           results[i] = {
-              run_command(node_argv(nodes[i].name, command, !options.input_file.empty()), options)};
+              run_command(node_argv(nodes[i].name, begun, !options.input_file.empty()), options)};
+          drop_start_up(results[i].out);
         } catch (const Error& error) {
           results[i].exit_code = 127;
           results[i].err = error.what();
@@ -390,11 +444,12 @@ void ClusterSession::release() {
 }
 
 void ClusterSession::release_allocation() {
+  // One that Slurm keeps stays ours, to be given back later.
+  if (allocation_.ours && !allocation_.job.empty()) {
+    cancel_job(allocation_.cancelled_by());
+    allocation_ = {};
+  }
   spent_ = false;
-  if (!allocation_.ours || allocation_.job.empty()) return;
-  const std::string job = allocation_.cancelled_by();
-  allocation_ = {};
-  cancel_job(job);
 }
 
 }  // namespace dynamiccl

@@ -31,7 +31,8 @@ class ClusterSession {
   [[nodiscard]] const ClusterOptions& options() const { return options_; }
   /// The nodes; without an allocation yet, nameless ones of the number asked for.
   [[nodiscard]] std::vector<ClusterNode> nodes() const;
-  /// From now on nodes() are these of them alone, in this order, and hold() asks no others.
+  /// From now on nodes() are these of them alone, and hold() asks no others. They keep the order in
+  /// which Slurm fills them, whichever order they are named in.
   /// Environments that are up stay where they are: stop them first.
   /// @param names of nodes that are there; empty = all
   void narrow_to(std::vector<std::string> names) { narrowed_ = std::move(names); }
@@ -64,6 +65,9 @@ class ClusterSession {
   void doubt();
   /// What nodes() said in hold(), in their order; of those that were asked.
   [[nodiscard]] std::vector<NodeReport> reports() const;
+  /// Asks nodes() on which of them the kernel has ended processes for want of memory since hold()
+  /// asked them, or this did. @returns a clause that names them, "" = on none that answers
+  [[nodiscard]] std::string ended_for_memory();
   /// Since hold(): some of nodes() does not see the folder that launches write into, so that what
   /// ranks measure comes by connections.
   [[nodiscard]] bool records_over_tcp() const;
@@ -78,7 +82,8 @@ class ClusterSession {
   [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
                                                    const std::vector<std::string>& command,
                                                    bool takes_input = false) const;
-  /// Runs a command on these nodes at once. @returns results in their order
+  /// Runs a command on these nodes at once. What start-up files of the user print there is left
+  /// out. @returns results in their order
   [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
                                                  const std::vector<std::string>& command,
                                                  const CommandOptions& options) const;
@@ -110,6 +115,7 @@ class ClusterSession {
   std::vector<std::string> surveyed_;          ///< folders and programs of the last survey
   std::set<std::string> were_well_;            ///< in some survey of these
   bool waited_ = false;                        ///< for hosts that were lost
+  bool slurm_was_away_ = false;                ///< and has been waited for
   bool keeps_nodes_ = false;
   std::vector<std::string> latency_of_;  ///< nodes that measured_places_ is of
   NodePlaces measured_places_;

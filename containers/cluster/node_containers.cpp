@@ -318,7 +318,7 @@ void NodeContainers::bring_image(const Progress& progress) {
                                 words, trim(answers[i].err)));
       // An inspection that fails may have printed an empty line.
       if (lines.back() == "none") lacking.push_back(all[i]);
-      engines_[all[i].name] = {{"version", engine.name() + " " + lines[0]},
+      engines_[all[i].name] = {{"version", engine.name() + " " + lines[lines.size() - 2]},
                                {"image_id", lines.back()}};
     }
     if (lacking.empty()) return;

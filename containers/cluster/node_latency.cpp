@@ -45,8 +45,11 @@ bool ask(std::size_t asking, const std::vector<std::string>& places, const NodeA
   options.timeout = std::chrono::minutes(2);
   options.interrupted = progress.interrupted;
   const auto answer = run_command(argv(round.nodes[asking], command, false), options);
-  const auto lines = split(std::string(trim(answer.out)), '\n');
-  if (answer.exit_code != 0 || lines.size() != places.size() - asking - 1) return false;
+  auto lines = split(std::string(trim(answer.out)), '\n');
+  const std::size_t asked = places.size() - asking - 1;
+  if (answer.exit_code != 0 || lines.size() < asked) return false;
+  // What the user's start-up files say there stands in front.
+  lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(asked));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto words = split(lines[i], ' ');
     if (words.size() != 2 || words[0] != places[asking + 1 + i]) return false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
@@ -47,6 +48,8 @@ void read_word(const std::string& word, const std::string& value, const NodeResu
     report.boot_id = value;
   } else if (word == "cores") {
     report.cores = std::atoi(value.c_str());
+  } else if (word == "oom_kill") {
+    report.oom_kills = oom_kills_in(word + " " + value);
   } else if (word == "locked_memory") {
     report.locked_memory = value;
   } else if (word == "time" && !value.empty()) {
@@ -84,6 +87,17 @@ std::string machine_of(const NodeReport& report) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> oom_kills_in(const std::string& text) {
+  constexpr std::string_view kWord = "oom_kill ";
+  const auto found = text.rfind(kWord);
+  std::uint64_t count = 0;
+  if (found == std::string::npos) return std::nullopt;
+  const char* first = text.data() + found + kWord.size();
+  if (std::from_chars(first, text.data() + text.size(), count).ec != std::errc())
+    return std::nullopt;
+  return count;
+}
 
 NodeReport read_node_report(const std::string& name, const NodeResult& result,
                             std::chrono::seconds timeout) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,8 @@ struct NodeReport {
   int cores = 0;
   double clock_offset_s = 0;  ///< its clock minus ours, at best as exact as the way there and back
   double round_trip_s = 0;
+  /// Processes that its kernel has ended for want of memory since it was started.
+  std::optional<std::uint64_t> oom_kills;
   std::string locked_memory;  ///< ulimit -l: "unlimited" or kilobytes
   nlohmann::json facts;       ///< dynamiccl-probe there, null where it could not run
 };
@@ -28,6 +32,9 @@ struct NodeResult : CommandResult {
   double began_s = 0;
   double ended_s = 0;
 };
+
+/// The last `oom_kill N` of a text, as /proc/vmstat has it.
+std::optional<std::uint64_t> oom_kills_in(const std::string& text);
 
 /// @param timeout how long the node was given to answer
 /// @returns the report, its problem being what is amiss and what can be done

@@ -85,7 +85,45 @@ std::vector<int> processors_of(const std::string& details, const std::vector<std
   return counts;
 }
 
+/// What Slurm's queue says of a job, "" of one that it has forgotten; nullopt where Slurm does not
+/// answer.
+std::optional<std::string> queue_answer(const std::string& job, const std::string& format) {
+  const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=" + format});
+  // A forgotten job is an error to squeue.
+  if (queue.exit_code != 0 && queue.err.find("Invalid job id") == std::string::npos)
+    return std::nullopt;
+  return std::string(trim(queue.out));
+}
+
+/// An allocation that salloc was asked for in vain may wait in the queue all the same, and would be
+/// granted some day to nobody.
+/// @returns a clause on why it has waited, "" = nothing was asked for
+std::string withdraw(const std::string& said) {
+  static const std::regex form(R"((?:Pending|Granted) job allocation (\d+))");
+  std::smatch match;
+  if (!std::regex_search(said, match, form)) return "";
+  const std::string job = match[1].str();
+  const auto reason = queue_answer(job, "%r");
+  cancel_job(job);
+  return fmt::format(
+      "job {} is cancelled{}", job,
+      reason && !reason->empty() && *reason != "None" ? "; it waited for " + *reason : "");
+}
+
+/// Machines have Slurm's programs without any cluster.
+bool is_no_cluster(const std::string& said) {
+  return said.find("configuration source") != std::string::npos ||
+         said.find("slurm.conf") != std::string::npos;
+}
+
 }  // namespace
+
+void forget_step_defaults() {
+  for (const char* name :
+       {"SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_LABELIO", "SLURM_MULTI_PROG",
+        "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SLURM_TIMELIMIT"})
+    unsetenv(name);
+}
 
 std::string mark_text(const SlurmMark& mark) {
   return fmt::format("{} run={} host={} owner={}", kMarkWord, mark.run, mark.host, mark.owner);
@@ -149,6 +187,11 @@ std::optional<SlurmAllocation> surrounding_allocation() {
   const std::string counts = slurm_variable("SLURM_NTASKS").empty()
                                  ? slurm_variable("SLURM_JOB_CPUS_PER_NODE")
                                  : slurm_variable("SLURM_TASKS_PER_NODE");
+  if (const std::string parts = slurm_variable("SLURM_HET_SIZE"); !parts.empty())
+    throw Error(ErrorKind::environment,
+                fmt::format("Slurm job {} is heterogeneous, of {} components, and ranks are placed "
+                            "on one kind of node: ask for a job without \"hetjob\"",
+                            job, parts));
   if (list.empty() || counts.empty())
     throw Error(ErrorKind::environment,
                 fmt::format("this is Slurm job {}, but SLURM_JOB_NODELIST or the counts per node "
@@ -184,24 +227,27 @@ SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, cons
                          const Progress& progress) {
   const auto argv = allocation_argv(options, slots_per_node, mark);
   if (progress.say != nullptr)
-    progress.say(fmt::format("asks Slurm for {} nodes: {}", options.nodes, command_line(argv)));
+    progress.say(fmt::format("asks Slurm for {} node{}: {}", options.nodes,
+                             options.nodes == 1 ? "" : "s", command_line(argv)));
   CommandOptions waiting;
   waiting.timeout = std::chrono::seconds(options.wait_s);
   waiting.interrupted = progress.interrupted;
   const auto result = run_command(argv, waiting);
   std::smatch match;
   static const std::regex granted(R"(Granted job allocation (\d+))");
-  if (result.timed_out)
+  if (result.exit_code != 0 || !std::regex_search(result.err, match, granted)) {
+    const std::string withdrawn = withdraw(result.err);
+    if (!result.timed_out) throw command_failure("Slurm gave no allocation", argv, waiting, result);
     throw Error(ErrorKind::environment,
-                fmt::format("Slurm gave no {} nodes within {} s (cluster.wait): {}", options.nodes,
-                            options.wait_s, trim(result.err)));
-  if (result.exit_code != 0 || !std::regex_search(result.err, match, granted))
-    throw command_failure("Slurm gave no allocation", argv, waiting, result);
+                fmt::format("Slurm gave no {} node{} within {} s (cluster.wait): {}", options.nodes,
+                            options.nodes == 1 ? "" : "s", options.wait_s,
+                            withdrawn.empty() ? std::string(trim(result.err)) : withdrawn));
+  }
   SlurmAllocation allocation{match[1].str(), {}, true};
   try {
     allocation.nodes = whole_nodes(allocation.job, options, slots_per_node);
   } catch (...) {
-    run_command({"scancel", allocation.job});
+    cancel_job(allocation.job);
     throw;
   }
   return allocation;
@@ -230,9 +276,22 @@ std::vector<ClusterNode> nodes_of_job(const std::string& job) {
   return with_slots(names, processors_of(details, names));
 }
 
-bool job_runs(const std::string& job) {
-  const auto result = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T"});
-  return result.exit_code == 0 && trim(result.out) == "RUNNING";
+bool job_runs(const std::string& job, std::chrono::seconds patience, const Progress& progress) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  for (bool said = false;; said = true) {
+    if (const auto state = queue_answer(job, "%T")) return *state == "RUNNING";
+    if (progress.interrupted && progress.interrupted())
+      throw Error(ErrorKind::environment, "interrupted while Slurm does not answer");
+    if (std::chrono::steady_clock::now() >= end)
+      throw Error(ErrorKind::environment,
+                  fmt::format("Slurm does not answer (squeue), so that nothing starts in its job "
+                              "{}: does slurmctld run (scontrol ping)?",
+                              job));
+    if (!said && progress.say != nullptr)
+      progress.say(
+          fmt::format("Slurm does not answer: it is asked again for {} s", patience.count()));
+    usleep(500000);
+  }
 }
 
 long slurm_seconds(const std::string& text) {
@@ -312,14 +371,12 @@ bool wait_for_job(const std::string& job, const ClusterOptions& options, const P
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.wait_s);
   unsigned pause_us = 50000;
   for (;;) {
-    const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T|%r"});
-    const auto words = split(std::string(trim(queue.out)), '|');
+    const auto answer = queue_answer(job, "%T|%r");
+    const auto words = split(answer.value_or("|Slurm does not answer"), '|');
     const std::string state = words.front();
     if (state == "RUNNING") return true;
-    // Slurm is asked again where it does not answer; a job that it has forgotten is an error too.
-    const bool unknown =
-        queue.exit_code != 0 && queue.err.find("Invalid job id") == std::string::npos;
-    if (!unknown && state != "PENDING" && state != "CONFIGURING") return false;
+    // Slurm is asked again where it does not answer.
+    if (answer && state != "PENDING" && state != "CONFIGURING") return false;
     if (progress.interrupted && progress.interrupted())
       throw Error(ErrorKind::environment, "interrupted while waiting for Slurm job " + job);
     if (std::chrono::steady_clock::now() > end)
@@ -344,21 +401,27 @@ void end_steps(const std::string& job) {
   }
 }
 
-void cancel_job(const std::string& job) {
-  const auto cancelled = run_command({"scancel", job});
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (std::chrono::steady_clock::now() < deadline) {
-    const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T"});
-    // A job that Slurm has forgotten is an error to squeue.
-    const auto states = split(std::string(trim(queue.out)), '\n');
-    if (std::all_of(states.begin(), states.end(), [](const std::string& state) {
-          return state.empty() || state == "COMPLETING" || state == "CANCELLED";
-        }))
-      return;
+void cancel_job(const std::string& job, std::chrono::seconds patience) {
+  const auto over = [](const std::string& state) {
+    return state.empty() || state == "COMPLETING" || state == "CANCELLED";
+  };
+  auto cancelled = run_command({"scancel", job});
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const auto answer = queue_answer(job, "%T");
+    const auto states = split(answer.value_or(""), '\n');
+    if (answer && std::all_of(states.begin(), states.end(), over)) return;
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw Error(
+          ErrorKind::environment,
+          fmt::format("Slurm job {} is {}: `scancel {}`, or `dynamiccl clean` once this "
+                      "program has ended{}{}",
+                      job, answer ? "still there" : "not cancelled, as Slurm does not answer", job,
+                      cancelled.err.empty() ? "" : ": ", trim(cancelled.err)));
     usleep(100000);
+    // It may have been away.
+    if (cancelled.exit_code != 0) cancelled = run_command({"scancel", job});
   }
-  throw Error(ErrorKind::environment, fmt::format("Slurm job {} is still there: scancel {}: {}",
-                                                  job, job, trim(cancelled.err)));
 }
 
 std::map<std::string, std::string> allocation_variables(const std::string& job,
@@ -403,8 +466,9 @@ std::vector<std::string> clean_jobs() {
   std::vector<SlurmJob> jobs;
   try {
     jobs = own_jobs();
-  } catch (const Error&) {
-    return {};  // the programs are here, but no cluster is
+  } catch (const Error& error) {
+    if (is_no_cluster(error.what())) return {};
+    throw;
   }
   std::map<std::string, std::pair<std::string, int>> left;  ///< of arrays and jobs: run and tasks
   const std::string here = host_name();

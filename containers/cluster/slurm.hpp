@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -57,8 +58,13 @@ std::vector<int> parse_counts(const std::string& text);
 /// Why this machine cannot ask Slurm for anything; nullopt when it can.
 std::optional<std::string> slurm_unavailable_reason();
 
+/// Takes from this process's environment what would change where srun puts ranks, or how their
+/// output looks (SLURM_DISTRIBUTION, SLURM_LABELIO): steps are as this program says.
+void forget_step_defaults();
+
 /// The allocation that this process runs in; nullopt outside of any.
-/// @throws Error(environment) when it runs in one that Slurm's variables do not tell of
+/// @throws Error(environment) when it runs in one that Slurm's variables do not tell of, or whose
+/// nodes are of several kinds
 std::optional<SlurmAllocation> surrounding_allocation();
 
 /// argv that asks for an allocation which lives until it is cancelled.
@@ -86,8 +92,9 @@ std::vector<ClusterNode> whole_nodes(const std::string& job, const ClusterOption
 /// The nodes of a running job. @throws Error(environment)
 std::vector<ClusterNode> nodes_of_job(const std::string& job);
 
-/// True while Slurm says that the job runs.
-bool job_runs(const std::string& job);
+/// Whether the job runs, by Slurm, which is asked for so long where it does not answer.
+/// @throws Error(environment) when it has not answered, or when interrupted
+bool job_runs(const std::string& job, std::chrono::seconds patience, const Progress& progress);
 
 /// For how many seconds a job has run, by Slurm; 0 where it does not say.
 long run_time_s(const std::string& job);
@@ -118,9 +125,9 @@ void end_steps(const std::string& job);
 /// The array that a task belongs to, "12" of "12_3" and "12_[4-9%1]"; of others their own number.
 std::string array_of(const std::string& job);
 
-/// Cancels a job, or all tasks of an array, and waits until it is gone. @throws Error(environment)
-/// when it stays
-void cancel_job(const std::string& job);
+/// Cancels a job, or all tasks of an array, and waits until it is gone, so long at most.
+/// @throws Error(environment) when it stays, or when Slurm does not answer
+void cancel_job(const std::string& job, std::chrono::seconds patience = std::chrono::seconds(30));
 
 /// The variables by which launchers know that they are inside an allocation.
 std::map<std::string, std::string> allocation_variables(const std::string& job,
@@ -130,7 +137,8 @@ std::map<std::string, std::string> allocation_variables(const std::string& job,
 std::map<std::string, std::string> slurm_facts(const std::string& job);
 
 /// Jobs of ours whose owners on this host are dead are cancelled.
-/// @returns one line per job
+/// @returns one line per job; none where this machine belongs to no cluster
+/// @throws Error(environment) when Slurm does not answer
 std::vector<std::string> clean_jobs();
 
 }  // namespace dynamiccl

@@ -5,6 +5,7 @@ shift 3
 echo "time $(date +%s.%N)"
 echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 echo "cores $(nproc)"
+grep '^oom_kill ' /proc/vmstat
 echo "locked_memory $(ulimit -l)"
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   [ -x "$1" ] || echo "missing $1"

@@ -93,8 +93,8 @@ Mixing mixing_of(PeerGraph topology, int workers, int worker, std::uint64_t roun
 
 std::string topology_misfit(PeerGraph topology, int workers) {
   if (topology != PeerGraph::torus || rows_of(workers) > 1) return "";
-  return fmt::format("{} workers fill no grid of two rows or more: take topology = \"ring\"",
-                     workers);
+  return fmt::format("{} worker{} no grid of two rows or more: take topology = \"ring\"", workers,
+                     workers == 1 ? " fills" : "s fill");
 }
 
 double spectral_gap(PeerGraph topology, int workers) {

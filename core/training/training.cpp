@@ -22,6 +22,11 @@ constexpr const char* kAuto = "auto";
 constexpr const char* kAny = "any";
 constexpr const char* kNone = "none";
 constexpr int kMostRank = 64;
+constexpr int kMostThreads = 4096;
+constexpr int kMostBatch = 1 << 20;
+// What waits in a machine's stead still ends within a launch.
+constexpr double kMostPaceMs = 60'000;
+constexpr double kMostSlowFactor = 1000;
 
 Bytes or_usual(Bytes said, std::uint64_t usual) { return said.count() > 0 ? said : Bytes(usual); }
 
@@ -62,12 +67,20 @@ int whole(const std::string& knob, const std::string& value, int least, int most
   return number;
 }
 
-double real(const std::string& knob, const std::string& value) {
+/// A finite number: of what is none, nothing could be computed or written down.
+double real(const std::string& knob, const std::string& value, double least = 0,
+            double most = std::numeric_limits<double>::max()) {
   double number = 0;
   const auto* end = value.data() + value.size();
   const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (error != std::errc() || stop != end || number < 0) refuse(knob, value, "a number from 0 on");
-  return number;
+  if (error == std::errc() && stop == end && std::isfinite(number) && number >= least &&
+      number <= most)
+    return number;
+  refuse(knob, value,
+         (most < std::numeric_limits<double>::max()
+              ? fmt::format("a number from {} to {}", least, most)
+              : fmt::format("a finite number from {} on", least))
+             .c_str());
 }
 
 /// One row per knob: how it is read and written.
@@ -99,10 +112,12 @@ KnobRow size_row(const char* name, const char* about, Bytes TrainingSpec::*membe
           }};
 }
 
-KnobRow real_row(const char* name, const char* about, double TrainingSpec::*member) {
-  return {name, about,
-          [=](TrainingSpec& spec, const std::string& v) { spec.*member = real(name, v); },
-          [=](const TrainingSpec& spec) { return fmt::format("{}", spec.*member); }};
+KnobRow real_row(const char* name, const char* about, double TrainingSpec::*member,
+                 double least = 0, double most = std::numeric_limits<double>::max()) {
+  return {
+      name, about,
+      [=](TrainingSpec& spec, const std::string& v) { spec.*member = real(name, v, least, most); },
+      [=](const TrainingSpec& spec) { return fmt::format("{}", spec.*member); }};
 }
 
 const std::vector<KnobRow>& knob_rows() {
@@ -110,7 +125,7 @@ const std::vector<KnobRow>& knob_rows() {
       {"model", "what is trained",
        [](TrainingSpec& s, const std::string& v) { s.model = parse_named<TrainingModel>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.model)); }},
-      number_row("batch", "samples per worker and step", &TrainingSpec::batch, 1),
+      number_row("batch", "samples per worker and step", &TrainingSpec::batch, 1, kMostBatch),
       number_row("sequence", "tokens per sample of a transformer", &TrainingSpec::sequence, 1,
                  kPositions),
       {"data",
@@ -161,7 +176,8 @@ const std::vector<KnobRow>& knob_rows() {
        "first worker, for a server without one",
        [](TrainingSpec& s, const std::string& v) { s.server_sums = parse_named<ServerSums>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.server_sums)); }},
-      number_row("threads", "of computation per rank; 0: cores / ranks", &TrainingSpec::threads, 0),
+      number_row("threads", "of computation per rank; 0: cores / ranks", &TrainingSpec::threads, 0,
+                 kMostThreads),
       number_row("oracle",
                  "steps compared with one process that computes every worker; 0: ranks are "
                  "compared with each other",
@@ -175,12 +191,8 @@ const std::vector<KnobRow>& knob_rows() {
           "epochs",
           "passes over the data at most, the accuracy taken after each; 0: steps are counted",
           &TrainingSpec::epochs, 0),
-      {"target", "accuracy, 0 to 1, at which epochs end; 0: all of them",
-       [](TrainingSpec& s, const std::string& v) {
-         s.target = real("target", v);
-         if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
-       },
-       [](const TrainingSpec& s) { return fmt::format("{}", s.target); }},
+      real_row("target", "accuracy, 0 to 1, at which epochs end; 0: all of them",
+               &TrainingSpec::target, 0, 1),
       number_row("looks", "times in an epoch that the accuracy is taken, in equal parts of it",
                  &TrainingSpec::looks, 1),
       {"synchronisation", "when workers wait for each other",
@@ -203,8 +215,7 @@ const std::vector<KnobRow>& knob_rows() {
       {"slow_momentum", "local, post-local: momentum of the averages themselves (SlowMo); 0: none",
        [](TrainingSpec& s, const std::string& v) {
          s.slow_momentum = real("slow_momentum", v);
-         if (s.slow_momentum < 0 || s.slow_momentum >= 1)
-           refuse("slow_momentum", v, "a number from 0, below 1");
+         if (s.slow_momentum >= 1) refuse("slow_momentum", v, "a number from 0, below 1");
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.slow_momentum); }},
       {"shares",
@@ -272,21 +283,18 @@ const std::vector<KnobRow>& knob_rows() {
                  &TrainingSpec::density_warmup, 0),
       {"bits", "qsgd, diana: of a value, its sign among them: 2, 4 or 8",
        [](TrainingSpec& s, const std::string& v) {
+         if (v != "2" && v != "4" && v != "8") refuse("bits", v, "2, 4 or 8");
          s.bits = whole("bits", v, 2, 8);
-         if (s.bits != 2 && s.bits != 4 && s.bits != 8) refuse("bits", v, "2, 4 or 8");
        },
        [](const TrainingSpec& s) { return std::to_string(s.bits); }},
       {"layer_bits",
        "qsgd, diana: bits in all gradients, or by size: 8 in those of up to 4096 values",
        [](TrainingSpec& s, const std::string& v) { s.layer_bits = parse_named<LayerBits>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.layer_bits)); }},
-      {"shift_rate",
-       "diana: part of a difference by which what is known of a gradient changes; 0: by the bits",
-       [](TrainingSpec& s, const std::string& v) {
-         s.shift_rate = real("shift_rate", v);
-         if (s.shift_rate > 1) refuse("shift_rate", v, "a number from 0 to 1");
-       },
-       [](const TrainingSpec& s) { return fmt::format("{}", s.shift_rate); }},
+      real_row("shift_rate",
+               "diana: part of a difference by which what is known of a gradient changes; 0: by "
+               "the bits",
+               &TrainingSpec::shift_rate, 0, 1),
       {"group_compression",
        "group_size of 2 or more: codec of gradients within a group; compression is that of what it "
        "sends to the server",
@@ -303,13 +311,9 @@ const std::vector<KnobRow>& knob_rows() {
                &TrainingSpec::clip),
       real_row("pace",
                "milliseconds that a step's computation takes at least, by waiting; 0: as it comes",
-               &TrainingSpec::pace),
-      {"slow_factor", "times as long that computation takes on a slowed worker, by waiting",
-       [](TrainingSpec& s, const std::string& v) {
-         s.slow_factor = real("slow_factor", v);
-         if (s.slow_factor < 1) refuse("slow_factor", v, "a number from 1 on");
-       },
-       [](const TrainingSpec& s) { return fmt::format("{}", s.slow_factor); }},
+               &TrainingSpec::pace, 0, kMostPaceMs),
+      real_row("slow_factor", "times as long that computation takes on a slowed worker, by waiting",
+               &TrainingSpec::slow_factor, 1, kMostSlowFactor),
       {"slow_worker", "number of the slowed worker, or any: in each step one drawn at random",
        [](TrainingSpec& s, const std::string& v) {
          s.slow_worker = v == kAny ? kAnyWorker : whole("slow_worker", v, 0, kUnbounded);
@@ -554,10 +558,18 @@ bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
   return drawn % static_cast<std::uint64_t>(workers) == static_cast<std::uint64_t>(worker);
 }
 
+namespace {
+
+double steps_per_epoch(const TrainingSpec& spec, int workers) {
+  const double samples = is_generated(spec.data) ? spec.samples : 60'000;
+  return std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
+}
+
+}  // namespace
+
 double budgeted_steps(const TrainingSpec& spec, int workers) {
   if (spec.epochs == 0) return spec.steps;
-  const double samples = is_generated(spec.data) ? spec.samples : 60'000;
-  const double steps = std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
+  const double steps = steps_per_epoch(spec, workers);
   if (spec.switch_to) {
     const double before = spec.switch_after * steps / round_steps(leg_of(spec, false));
     const double after =
@@ -567,6 +579,18 @@ double budgeted_steps(const TrainingSpec& spec, int workers) {
   // AdaComm's rounds may shorten to single steps.
   const int of_round = spec.synchronisation == Synchronisation::adacomm ? 1 : round_steps(spec);
   return std::max(1.0, std::floor(spec.epochs * steps / of_round));
+}
+
+double budgeted_worker_steps(const TrainingSpec& spec, int workers) {
+  const int longest = std::max(round_steps(leg_of(spec, false)), round_steps(leg_of(spec, true)));
+  if (spec.epochs == 0) return 1.0 * spec.steps * longest;
+  // A round is done to its end.
+  return std::max(budgeted_steps(spec, workers), spec.epochs * steps_per_epoch(spec, workers)) +
+         longest - 1;
+}
+
+double waited_us(const TrainingSpec& spec, double computed_us) {
+  return std::max(computed_us, spec.pace * 1000) * spec.slow_factor;
 }
 
 }  // namespace dynamiccl

@@ -299,8 +299,12 @@ int servers_of(const TrainingSpec& spec, int ranks);
 int dedicated_servers(const TrainingSpec& spec);
 /// Workers among `ranks`: all but the dedicated servers.
 int workers_of(const TrainingSpec& spec, int ranks);
-/// Why servers, backup workers or a topology do not fit among so many ranks; empty when they do.
+/// Why servers, backup workers, a topology or a pass over generated data do not fit so many ranks;
+/// empty when they do.
 std::string ranks_misfit(const TrainingSpec& spec, int ranks);
+/// Why so many samples are too few: for a pass over them to have a step, or for each worker to have
+/// one of its own; empty when they are enough.
+std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers);
 
 /// Whether the cell trains what one process with all workers' batches would: what is judged by step
 /// time. Others lose something of plain SGD and are judged by time to a target.
@@ -325,6 +329,11 @@ bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
 /// Samples of each worker that `steps` or `epochs` ask for, at most: steps, or rounds of local
 /// ones; 0 where the protocol says how many. Files count as 60,000 samples of data.
 double budgeted_steps(const TrainingSpec& spec, int workers);
+/// The same in a worker's steps, of which a round of local ones has several.
+double budgeted_worker_steps(const TrainingSpec& spec, int workers);
+/// What a step's computation of `computed_us` takes where a slowed worker is waited for, which
+/// `pace` and `slow_factor` lengthen.
+double waited_us(const TrainingSpec& spec, double computed_us);
 
 /// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
 /// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,

@@ -376,6 +376,24 @@ std::string slots_misfit(const TrainingSpec& spec, int workers) {
 
 }  // namespace
 
+std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers) {
+  const auto all = static_cast<std::uint64_t>(workers);
+  const std::uint64_t of_step = all * static_cast<std::uint64_t>(spec.batch);
+  if (spec.epochs > 0 && spec.shares == DataShares::equal && of_step > samples)
+    return fmt::format(
+        "epochs = {} with batch = {}: {} worker{} take{} {} samples in a step, and the data have "
+        "{}: no pass over them fills one; take a smaller batch, more samples, or steps",
+        spec.epochs, spec.batch, workers, workers == 1 ? "" : "s", workers == 1 ? "s" : "", of_step,
+        samples);
+  // The first worker has the smallest part.
+  if (spec.shares == DataShares::linear && samples < all * (all + 1) / 2)
+    return fmt::format(
+        "shares = \"linear\": of {} samples the first of {} workers would have none; take {} or "
+        "more",
+        samples, workers, all * (all + 1) / 2);
+  return "";
+}
+
 std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
   const int servers = servers_of(spec, ranks);
   const char* plural = servers == 1 ? "" : "s";
@@ -400,6 +418,10 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
     return fmt::format("slow_worker = {}: workers are numbered 0 to {}", spec.slow_worker,
                        workers - 1);
   if (auto reason = slots_misfit(spec, workers); !reason.empty()) return reason;
+  if (is_generated(spec.data))
+    if (auto reason = samples_misfit(spec, static_cast<std::uint64_t>(spec.samples), workers);
+        !reason.empty())
+      return reason;
   return method_row(spec.method).sums == SumPlace::neighbours
              ? topology_misfit(spec.topology, workers)
              : "";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <limits>
 #include <type_traits>
 
 namespace dynamiccl {
@@ -100,7 +101,13 @@ TrainingFigures training_from_json(const json& object) {
   object.at("role").get_to(figures.role);
   object.at("parameters_sha256").get_to(figures.parameters_sha256);
   figures.details = object.at("details");
-  for (const auto& field : kFigureFields) object.at(field.name).get_to(figures.*field.value);
+  // JSON has no name for what is no number and writes null: one figure of a training that diverged
+  // must not make the whole file of records unreadable.
+  for (const auto& field : kFigureFields) {
+    const json& value = object.at(field.name);
+    figures.*field.value =
+        value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  }
   return figures;
 }
 

@@ -26,7 +26,8 @@ class Search {
     } catch (const Stopped&) {
       result_.stopped = true;
     }
-    result_.reference = reference();
+    // Not the fastest by now: a confirming launch may have been, of the very node in question.
+    result_.reference = held_against_ ? held_against_ : reference();
     return std::move(result_);
   }
 
@@ -65,6 +66,19 @@ class Search {
     });
   }
 
+  /// With anybody, however slowly.
+  [[nodiscard]] bool ran(std::size_t node) const {
+    return std::any_of(result_.launches.begin(), result_.launches.end(), [&](const auto& one) {
+      return (one.a == node || one.b == node) && one.time.ok();
+    });
+  }
+
+  /// Neither end is to blame for it alone.
+  [[nodiscard]] bool of_link(const PairLaunch& one, const PairLaunch& best) const {
+    if (!one.time.ok()) return ran(one.a) && ran(one.b);
+    return !well(one, best) && cleared(one.a, best) && cleared(one.b, best);
+  }
+
   void split_slow_pairs() {
     const auto best = reference();
     if (!best) return;
@@ -80,8 +94,7 @@ class Search {
     for (std::size_t node = 0; node < nodes_; ++node)
       if (!cleared(node, *best)) add({node, best->a, false, {}, "", false, 0});
     for (const auto& one : std::vector<PairLaunch>(result_.launches))
-      if (!well(one, *best) && cleared(one.a, *best) && cleared(one.b, *best))
-        add({one.a, one.b, true, {}, "", false, 0});
+      if (of_link(one, *best)) add({one.a, one.b, true, {}, "", false, 0});
   }
 
   void add(const PairSuspect& suspect) {
@@ -116,7 +129,8 @@ class Search {
   /// Nothing is judged by the launches that made it a suspect.
   void confirm() {
     if (result_.suspects.empty()) return;
-    const PairLaunch best = *reference();
+    held_against_ = reference();
+    const PairLaunch best = *held_against_;
     std::vector<double> as_it_should_be;
     std::vector<Confirmation> confirmations(result_.suspects.size());
     for (std::size_t i = 0; i < confirmations.size(); ++i)
@@ -165,6 +179,7 @@ class Search {
   const MeasurePair& measure_;
   const PairSearchLimits& limits_;
   PairSearchResult result_;
+  std::optional<PairLaunch> held_against_;  ///< in confirm()
 };
 
 }  // namespace

@@ -117,6 +117,8 @@ class Pairs {
     if (interrupt_signal() != 0) return std::nullopt;
     runner_.stop_environments();
     cluster_->narrow_to({a, b});
+    std::vector<std::string> of_ranks;
+    for (const auto& node : cluster_->nodes()) of_ranks.push_back(node.name);
     const auto done = runner_.attempt(group_, {}, launches_++, pair_protocol());
     cluster_->narrow_to({});
     if (interrupt_signal() != 0) return std::nullopt;
@@ -126,7 +128,7 @@ class Pairs {
       console_.detail(fmt::format("{} - {}: {}", a, b, first_line(time.failure)));
       return time;
     }
-    read(done.finished, {a, b}, time);
+    read(done.finished, of_ranks, time);
     console_.detail(fmt::format("{} - {}: {}", a, b, rate_text(time.fastest_us)));
     return time;
   }
@@ -159,13 +161,13 @@ class Pairs {
     return site;
   }
 
-  void read(const FinishedLaunch& finished, const std::array<std::string, 2>& nodes,
+  void read(const FinishedLaunch& finished, const std::vector<std::string>& of_ranks,
             PairTime& time) {
     for (const auto& file : finished.records) {
       for (const auto& record : file.records) {
         if (const auto* hello = std::get_if<HelloRecord>(&record);
-            hello != nullptr && hello->rank < 2)
-          libraries_[nodes.at(static_cast<std::size_t>(hello->rank))] =
+            hello != nullptr && static_cast<std::size_t>(hello->rank) < of_ranks.size())
+          libraries_[of_ranks[static_cast<std::size_t>(hello->rank)]] =
               hello->library + " " + hello->library_version;
         const auto* cell = std::get_if<CellRecord>(&record);
         if (cell == nullptr || cell->measured.total_us.empty()) continue;

@@ -29,6 +29,8 @@ struct TuneOptions {
   Micros allowed_time;
   /// Of this machine, not of the file: asking for huge pages changes something here.
   bool huge_pages = true;
+  /// Of this machine, not of the file: NCCL's LL128 is safe between its GPUs (why_no_ll128()).
+  bool ll128 = false;
   std::map<Backend, TuneBackend> backends;
   /// Of the command, not of the file: search also what no job can load (Reach::own).
   bool own = false;

@@ -120,7 +120,8 @@ double budget_us(const WorkCell& cell) {
   const TrainingSpec spec = training_spec(cell);
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
   const double bytes = 2 * static_cast<double>(cell.size.count());
-  return budgeted_steps(spec, 1) * (flops / kSlowFlopsPerUs + bytes / kSlowBytesPerUs);
+  return budgeted_worker_steps(spec, 1) *
+         (waited_us(spec, flops / kSlowFlopsPerUs) + bytes / kSlowBytesPerUs);
 }
 
 }  // namespace
@@ -401,6 +402,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
     if (auto memory = out_of_memory_clause(memory_before, out_of_memory_counts());
         !memory.empty() && site.cluster == nullptr)
       problems.insert(problems.begin(), std::move(memory));
+    if (auto login = refused_login_clause(stderr_of(outcome)); !login.empty())
+      problems.insert(problems.begin(), std::move(login));
     problems.insert(problems.begin(), end);
   }
   finished.end.reason = join(problems, "; ");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "containers/cluster/cluster_environment.hpp"
@@ -87,6 +89,26 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
   return can;
 }
 
+namespace {
+
+/// Open MPI's mpirun says this itself, and then waits for ever. "" = it takes these names.
+std::string why_no_mpirun(const std::vector<ClusterNode>& nodes) {
+  for (const ClusterNode& node : nodes) {
+    const bool plain = std::all_of(node.name.begin(), node.name.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-';
+    });
+    if (!plain)
+      return fmt::format(
+          "Open MPI's mpirun takes names of letters, digits, dots and hyphens, and "
+          "\"{}\" is none: give the host another one in ~/.ssh/config (Host, "
+          "HostName, User)",
+          node.name);
+  }
+  return "";
+}
+
+}  // namespace
+
 Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& profiles,
                              const std::string& worker_folder, const ClusterSession& cluster) {
   const ClusterOptions& options = cluster.options();
@@ -100,6 +122,12 @@ Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& pr
       if (const auto missing = unavailable_reason(profile))
         can.environment_reasons[name] = *missing;
     }
+  }
+  const std::string name_reason = options.start == ClusterStart::srun ? "" : why_no_mpirun(nodes);
+  for (const auto& [name, profile] : profiles) {
+    if (name_reason.empty() || profile.in_engine()) continue;
+    for (const auto& entry : NameTable<Backend>::entries)
+      if (backend_facts(entry.value).mca) can.pair_reasons[{name, entry.value}] = name_reason;
   }
   can.why_not_placed = [nodes, per_node = options.ranks_per_node](int ranks) -> std::string {
     try {

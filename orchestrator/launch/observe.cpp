@@ -1,8 +1,13 @@
 #include "orchestrator/launch/observe.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <map>
+
 #include "containers/cluster/slurm_topology.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/promise_check.hpp"
 #include "profiles/detect/regime.hpp"
@@ -55,7 +60,37 @@ void declare_places(const NodePlaces& declared, NodePlaces& places) {
   }
 }
 
+std::string machine_of(const nlohmann::json& facts) {
+  const auto text = [&](const char* pointer) {
+    const auto value = facts.value(nlohmann::json::json_pointer(pointer), nlohmann::json());
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  return text("/system/hostname") + " " + text("/system/boot_id");
+}
+
 }  // namespace
+
+std::string why_misplaced(const std::vector<std::string>& of_ranks,
+                          const std::vector<FactsRecord>& facts) {
+  std::map<std::string, std::map<std::string, std::vector<int>>> machines;
+  for (const auto& record : facts)
+    if (const auto rank = static_cast<std::size_t>(record.rank);
+        rank < of_ranks.size() && record.facts.is_object())
+      machines[of_ranks[rank]][machine_of(record.facts)].push_back(record.rank);
+  for (const auto& [node, found] : machines) {
+    if (found.size() < 2) continue;
+    std::vector<std::string> parts;
+    for (const auto& [machine, ranks] : found) {
+      const std::string host = machine.substr(0, machine.find(' '));
+      parts.push_back(fmt::format("{} on {}", fmt::join(ranks, ", "), host));
+    }
+    return fmt::format(
+        "placement: the ranks that {} was given run elsewhere ({}): does a setting around this "
+        "program (of Slurm, or a launcher's own) spread ranks over nodes?",
+        node, join(parts, "; "));
+  }
+  return "";
+}
 
 void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
                  RankHosts& hosts) {
@@ -91,6 +126,10 @@ std::vector<std::string> observe(const EnvironmentProfile& profile, const RunCon
   std::vector<std::string> problems;
   for (const auto& violation : check_promise(expected, hosts.facts, seen.hellos, seen.facts))
     problems.push_back(violation.rule + ": " + violation.message);
+  // Containers have host names of their own.
+  if (profile.kind == EnvironmentKind::bare_metal)
+    if (auto why = why_misplaced(hosts.of_ranks, seen.facts); !why.empty())
+      problems.push_back(std::move(why));
   return problems;
 }
 

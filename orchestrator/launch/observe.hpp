@@ -28,6 +28,12 @@ struct RankHosts {
 void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
                  RankHosts& hosts);
 
+/// One sentence where ranks that were given one node run on several machines, so that what is said
+/// of their pairs would be wrong; "" = none do. A node's own name may be any.
+/// @param of_ranks the nodes' names by rank
+std::string why_misplaced(const std::vector<std::string>& of_ranks,
+                          const std::vector<FactsRecord>& facts);
+
 /// What a regime is told that the ranks' facts do not hold.
 RegimeContext regime_context(const EnvironmentProfile& profile,
                              const MachineDeclarations& declared);

@@ -27,6 +27,10 @@ int signal_behind_launcher(const ProcessOutcome& outcome);
 /// "" or a clause that says how many processes the kernel ended for want of memory between the two.
 std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMemoryCounts& after);
 
+/// "" or a clause on an sshd that does not take so many logins at once.
+/// @param said by ssh
+std::string refused_login_clause(const std::string& said);
+
 /// One line per rank that did not measure all its cells: how many it has, and which it was in.
 std::vector<std::string> unfinished_ranks(const RunConfig& config,
                                           const std::vector<RecordFile>& files);

@@ -29,11 +29,11 @@ constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
 double trained_us(const WorkCell& cell, const PlannedGroup& group, double cap_us) {
   const TrainingSpec spec = training_spec(cell);
   const int workers = std::max(1, workers_of(spec, group.ranks));
-  const double steps = budgeted_steps(spec, workers);
+  const double steps = budgeted_worker_steps(spec, workers);
   if (steps == 0) return 1.5 * cap_us;
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
   const bool on_gpu = backend_facts(group.backend).on_gpu;
-  return steps * (on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs);
+  return steps * waited_us(spec, on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs);
 }
 
 double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "containers/unsupported.hpp"
@@ -151,9 +152,15 @@ void LaunchRunner::say_places(const std::string& regime_json) {
 void LaunchRunner::note_cluster(FinishedLaunch& finished) {
   site_.cluster->launched();
   if (finished.end.status == LaunchStatus::ok) return;
+  const auto explain = [&](const std::string& why) {
+    if (!why.empty())
+      finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
+  };
+  // Which end is told first says little: a rank that is killed takes others and connections along.
+  const bool ended_badly = finished.end.exit_code != 0 || finished.end.signal != 0;
+  if (ended_badly && finished.interrupted_by == 0) explain(site_.cluster->ended_for_memory());
   // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
-  if (const auto why = site_.cluster->why_job_ended(); !why.empty())
-    finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
+  explain(site_.cluster->why_job_ended());
   site_.cluster->doubt();
 }
 
@@ -198,9 +205,22 @@ GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPla
   return done;
 }
 
+void LaunchRunner::say_unused_places() {
+  const auto& places = site_.machine.places;
+  const auto nodes = site_.cluster->nodes();
+  const bool used = std::any_of(nodes.begin(), nodes.end(),
+                                [&](const auto& node) { return places.contains(node.name); });
+  if (places.empty() || used || std::exchange(said_unused_places_, true)) return;
+  console_.warning(fmt::format(
+      "the switches, racks and zones of [machine] name none of these nodes ({}, say, is "
+      "declared, {} is here): nodes go by the names that they are started by, written out",
+      places.begin()->first, nodes.front().name));
+}
+
 void LaunchRunner::hold_nodes() {
   if (!site_.cluster) return;
   site_.cluster->hold(run_id_, {site_.worker_folder, site_.run_folder}, {}, preparation_progress());
+  say_unused_places();
   // Environments name the job whose steps their ranks are. A hold that failed has left them as they
   // were, and the session without any job.
   if (std::exchange(job_of_pool_, site_.cluster->job()) != site_.cluster->job())

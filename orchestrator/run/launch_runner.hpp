@@ -105,6 +105,8 @@ class LaunchRunner {
   [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
   /// The nodes of a cluster, where ranks go to one; what has ended meanwhile is asked for anew.
   void hold_nodes();
+  /// Once a run: places are declared, and of none of its nodes.
+  void say_unused_places();
   /// After a launch on nodes: what its job has come to.
   void note_cluster(FinishedLaunch& finished);
   void note_left_over(const std::string& problem);
@@ -125,6 +127,7 @@ class LaunchRunner {
   std::map<std::string, Readiness> readiness_;
   std::optional<RunConfig> replayed_;
   bool said_beside_ = false;
+  bool said_unused_places_ = false;
   std::set<std::string> said_places_;
 };
 

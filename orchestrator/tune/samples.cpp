@@ -36,6 +36,14 @@ bool measured_huge_pages(const Reader& reader, const std::string& run_id) {
   return !found.rows.empty();
 }
 
+bool measured_ll128(const Reader& reader, const std::string& run_id) {
+  const Table found = reader.query(
+      "SELECT 1 FROM plan_group g JOIN run r ON r.id = g.run_id WHERE r.uuid = ?1 AND EXISTS "
+      "(SELECT 1 FROM json_each(g.knobs_json) WHERE key = ?2 AND value LIKE '%:LL128%') LIMIT 1",
+      {run_id, setting_text(SettingScope::env, "NCCL_PROTO")});
+  return !found.rows.empty();
+}
+
 void keep_measured_cells(Plan& plan, const Reader& reader, const std::string& run_id) {
   const Table rows = reader.query(
       "SELECT DISTINCT cell_id FROM v_measurement WHERE run_id = ?1 AND counts", {run_id});

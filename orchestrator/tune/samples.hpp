@@ -20,6 +20,9 @@ std::string find_sweep(const Reader& reader, const std::string& experiment_name,
 /// Did the run measure settings that ask for huge pages? Where it did not, there are none.
 bool measured_huge_pages(const Reader& reader, const std::string& run_id);
 
+/// Did the machine that a run was measured on have LL128 to choose? By the settings of its plan.
+bool measured_ll128(const Reader& reader, const std::string& run_id);
+
 /// Makes the cells impossible that the run did not measure: it could not, or was not asked to.
 void keep_measured_cells(Plan& plan, const Reader& reader, const std::string& run_id);
 

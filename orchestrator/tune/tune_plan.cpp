@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -19,6 +22,23 @@ namespace dynamiccl {
 namespace {
 
 using Knobs = std::map<std::string, std::string>;
+
+/// NCCL between GPUs of this machine that nobody keeps from each other's memory.
+bool reaches_peers(const Experiment& experiment, const PlannedGroup& group,
+                   const EnvironmentProfile& profile) {
+  if (experiment.cluster || profile.kind == EnvironmentKind::cross_docker) return false;
+  // Ranks that take turns on a GPU are hosts of their own to NCCL.
+  constexpr std::array kOther{"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_HOSTID", "NCCL_NET",
+                              "DYNAMICCL_SHARED_GPUS"};
+  return std::none_of(kOther.begin(), kOther.end(), [&](const char* name) {
+    const auto settings = profile.backend_settings.find(group.backend);
+    const bool by_profile = settings != profile.backend_settings.end() &&
+                            std::any_of(settings->second.begin(), settings->second.end(),
+                                        [&](const auto& setting) { return setting.name == name; });
+    return by_profile || group.knobs.contains(setting_text(SettingScope::env, name)) ||
+           std::getenv(name) != nullptr;
+  });
+}
 
 SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& profile,
                         const WorkCell& cell) {
@@ -82,6 +102,9 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   context.huge_pages = options.huge_pages;
+  // Of what NCCL has on NVLink the tables of algorithms know LL128 alone, NVLS is a profile's
+  // choice.
+  context.nvlink = options.ll128 && reaches_peers(experiment, group, profile);
   // What is detected, not declared, is known from the first launch on.
   context.ina_active = !regime_context(profile, experiment.machine).declared_aggregation.empty();
   task.search.task.space = std::make_shared<const ActionSpace>(

@@ -69,7 +69,7 @@
 
   // Ways that lose something are told apart by what they reach, and after how long or how many bytes.
   function progress(cells, at, tick, caption) {
-    const { format } = Report;
+    const { format, look } = Report;
     const series = cells.filter(c => c.points.length > 1).map((c, i) => ({ label: `${c.configuration}, ${c.environment}, ${c.backend}`, look: look(i),
       points: c.points.map(p => ({ x: p[at], value: p[2], low: null, high: null, notes: [c.configuration] })) }));
     return !series.length ? null : Report.lineChart({ caption, title: caption, series, x: { linear: true, tick }, range: Report.yRange(series),

@@ -21,9 +21,14 @@ json thinned(const json& losses) {
   for (std::size_t from = 0; stride > 0 && from < losses.size(); from += stride) {
     const std::size_t to = std::min(losses.size(), from + stride);
     double sum = 0;
-    for (std::size_t i = from; i < to; ++i)
-      sum += losses[i].is_number() ? losses[i].get<double>() : 0;
-    points.push_back({to, rounded(sum / static_cast<double>(to - from))});
+    double known = 0;
+    for (std::size_t i = from; i < to; ++i) {
+      // A worker has none in a round without it, and none that diverged.
+      if (!losses[i].is_number()) continue;
+      sum += losses[i].get<double>();
+      ++known;
+    }
+    if (known > 0) points.push_back({to, rounded(sum / known)});
   }
   return points;
 }

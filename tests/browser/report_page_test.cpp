@@ -271,6 +271,40 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   CHECK(browser.complaints() == std::vector<std::string>{});
 }
 
+TEST_CASE("the page draws the accuracy over time and bytes of what trains by epochs", "[d-98]") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.single_us = figures.compute_us = 60;
+  figures.intensity = 100;
+  figures.wire_bytes = 1000;
+  figures.c2c_predicted = figures.c2c_measured = 1e-3;
+  figures.details = nlohmann::json::parse(R"({"losses": [null, 2.2, 2.1, 2.0], "epochs": 3,
+    "accuracies": [[1, 0.3], [2, 0.5], [3, 0.7]], "trained_us": 240, "target_reached": true})");
+  store_training(store,
+                 {{{"mg-wfbp", R"({"batch":"8","epochs":"3","model":"cnn","target":"0.6"})"},
+                   {"bsp-a2a", R"({"batch":"8","compression":"topk","epochs":"3","model":"cnn",
+                                   "target":"0.6"})"}},
+                  {80, 100}},
+                 figures, 4);
+  const auto path = folder.file("report.html");
+  std::ofstream(path) << render_report_html(Reader(folder.file("page.sqlite")), "last");
+  Chromium browser(std::filesystem::path(path).parent_path().string());
+  browser.show({});
+  browser.open(path);
+  REQUIRE(browser.becomes_true("document.documentElement.dataset.firstChartMs"));
+  browser.evaluate("Report.drawAll()");
+  const auto text =
+      browser.evaluate("document.getElementById('training').textContent").get<std::string>();
+  CHECK_THAT(text, !ContainsSubstring("could not be drawn"));
+  CHECK_THAT(text, ContainsSubstring("Accuracy over time"));
+  CHECK_THAT(text, ContainsSubstring("Accuracy over bytes sent"));
+  CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
+  CHECK(browser.complaints() == std::vector<std::string>{});
+}
+
 TEST_CASE("the page draws speed-up over ranks where there are several numbers of them", "[G-07]") {
   if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
   std::vector<TrainedCase> cells;

@@ -60,10 +60,11 @@ class WaitingQueue {
     SlurmMark mark = own_mark(run);
     mark.owner = "1.1.0.0";
     std::ofstream(folder_ + "/mark") << mark_text(mark);
-    program("squeue", "[ -e " + folder_ + "/cancelled ] && exit 0\ncase \"$*\" in\n*--me*) echo " +
-                          "\"7|PENDING|dynamiccl|Resources|$(cat " + folder_ +
-                          "/mark)\";;\n*%M*) echo " + run_time + ";;\n*) echo '" + state +
-                          "';;\nesac");
+    program("squeue",
+            "[ -e " + folder_ + "/says ] && cat " + folder_ + "/says >&2 && exit 1\n[ -e " +
+                folder_ + "/cancelled ] && exit 0\ncase \"$*\" in\n*--me*) echo " +
+                "\"7|PENDING|dynamiccl|Resources|$(cat " + folder_ + "/mark)\";;\n*%M*) echo " +
+                run_time + ";;\n*) echo '" + state + "';;\nesac");
     program("sbatch", "echo 9");
     program("scontrol", "case \"$*\" in *show*) echo NumNodes=2-2;; esac");
     program("scancel", "echo \"$1\" >>" + folder_ + "/cancelled");
@@ -84,12 +85,14 @@ class WaitingQueue {
     return job;
   }
   [[nodiscard]] const std::string& folder() const { return folder_; }
-
- private:
+  /// From now on squeue fails with these words.
+  void fail(const std::string& words) const { std::ofstream(folder_ + "/says") << words << "\n"; }
   void program(const std::string& name, const std::string& script) const {
     std::ofstream(folder_ + "/" + name) << "#!/bin/sh\n" << script << "\n";
     fs::permissions(folder_ + "/" + name, fs::perms::owner_all);
   }
+
+ private:
   std::string folder_ = fs::temp_directory_path() / "waiting-queue-XXXXXX";
   std::string path_ = std::getenv("PATH");
 };
@@ -115,6 +118,77 @@ TEST_CASE("a Slurm job that was taken over and does not start is given back") {
   CHECK_THROWS_WITH(session.hold("run-7", {queue.folder()}, {}, progress),
                     ContainsSubstring(expected));
   CHECK(queue.cancelled() == "7");
+}
+
+TEST_CASE("an allocation that Slurm does not give in time stays in no queue") {
+  const WaitingQueue queue("run-7");
+  queue.program("salloc", "echo salloc: Pending job allocation 12 >&2; exec sleep 60");
+  queue.program("squeue", "[ -e " + queue.folder() + "/cancelled ] || echo PartitionNodeLimit");
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  options.wait_s = 1;
+  CHECK_THROWS_WITH(allocate(options, 1, own_mark("run-7"), {}),
+                    ContainsSubstring("gave no 2 nodes within 1 s (cluster.wait): job 12 is "
+                                      "cancelled; it waited for PartitionNodeLimit"));
+  CHECK(queue.cancelled() == "12");
+}
+
+TEST_CASE("a Slurm that does not answer has neither ended a job nor cancelled it") {
+  const WaitingQueue queue("run-7", "RUNNING");
+  using std::chrono::seconds;
+  CHECK(job_runs("7", seconds(0), {}));
+  queue.fail("slurm_load_jobs error: Unable to contact slurm controller (connect failure)");
+  CHECK_THROWS_WITH(job_runs("7", seconds(0), {}), ContainsSubstring("does not answer"));
+  CHECK_THROWS_WITH(cancel_job("7", seconds(0)),
+                    ContainsSubstring("job 7 is not cancelled, as Slurm does not answer: `scancel "
+                                      "7`, or `dynamiccl clean`"));
+  CHECK_THROWS_WITH(clean_jobs(), ContainsSubstring("Unable to contact slurm controller"));
+  queue.fail("slurm_load_jobs error: Invalid job id specified");
+  CHECK_FALSE(job_runs("7", seconds(0), {}));
+  cancel_job("7", seconds(0));
+  queue.fail("squeue: fatal: Could not establish a configuration source");
+  CHECK(clean_jobs().empty());
+}
+
+TEST_CASE("an allocation that Slurm keeps, as it does not answer, is given back later") {
+  const WaitingQueue queue("run-7", "RUNNING|None");
+  queue.program("scontrol",
+                "case \"$*\" in *details*) echo NodeList=n1 Nodes=n1 CPU_IDs=0-1;; "
+                "*hostnames*) echo n1;; *) echo NumNodes=1;; esac");
+  queue.program("salloc", "echo salloc: Granted job allocation 7 >&2");
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 1;
+  {
+    ClusterSession session(options, 1);
+    // srun of the survey fails, but the allocation is there by then.
+    CHECK_THROWS(session.hold("run-8", {queue.folder()}, {}, {}));
+    CHECK(session.job() == "7");
+    queue.fail("Unable to contact slurm controller");
+    Progress impatient;
+    impatient.interrupted = [] { return true; };
+    CHECK_THROWS_WITH(session.hold("run-8", {queue.folder()}, {}, impatient),
+                      ContainsSubstring("Slurm does not answer"));
+    CHECK(session.job() == "7");
+    CHECK(queue.cancelled().empty());
+    fs::remove(queue.folder() + "/says");
+  }
+  CHECK(queue.cancelled() == "7");
+}
+
+TEST_CASE("where srun puts ranks is said by the program alone, on nodes of one kind") {
+  for (const char* name : {"SLURM_DISTRIBUTION", "SLURM_LABELIO"}) setenv(name, "1", 1);
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  ClusterSession(options, 1);
+  for (const char* name : {"SLURM_DISTRIBUTION", "SLURM_LABELIO"})
+    CHECK(std::getenv(name) == nullptr);
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_HET_SIZE"}) setenv(name, "2", 1);
+  CHECK_THROWS_WITH(ClusterSession(options, 1),
+                    ContainsSubstring("Slurm job 2 is heterogeneous, of 2 components"));
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_HET_SIZE"}) unsetenv(name);
 }
 
 TEST_CASE("a Slurm job that is left out of a run's jobs is cancelled") {
@@ -268,7 +342,8 @@ TEST_CASE("a step names its nodes, uneven shares rank by rank") {
   const auto even = cluster_shape(options, {{"n1", 2}, {"n2", 2}}, "7", "dyn-0", {});
   CHECK_FALSE(even.slurm_daemons);
   CHECK(join(even.step_prefix, " ") ==
-        "srun --jobid=7 --overlap --nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=n1,n2 "
+        "srun --jobid=7 --overlap --nodes=2 --ntasks=4 --ntasks-per-node=2 "
+        "--distribution=block --nodelist=n1,n2 "
         "--job-name=dyn-0 --export=ALL --input=none --kill-on-bad-exit=1 --cpu-bind=none");
   options.gpus_per_node = 2;
   const auto uneven =
@@ -465,12 +540,36 @@ TEST_CASE("a launch asks its own hosts alone, and those only that it doubts") {
   CHECK(session.reports().size() == 3);
   CHECK(hosts.hold(session).empty());
   CHECK(hosts.asked().empty());
-  session.narrow_to({"a", "b"});
+  session.narrow_to({"b", "a"});
+  // As launchers fill them, whoever is named first.
+  CHECK(session.nodes().front().name == "a");
   hosts.kill("c");
   session.doubt();
   CHECK(hosts.hold(session).empty());
   CHECK(hosts.asked() == std::set<std::string>{"a", "b"});
   CHECK(session.reports().size() == 2);
+}
+
+TEST_CASE("what start-up files print on a node is no answer of the node") {
+  const NearHosts hosts;
+  hosts.greet("b", "missing you all\ntemporary maintenance on Friday\napart from that: welcome");
+  ClusterSession session(hosts.options(), 1);
+  CHECK(hosts.hold(session).empty());
+  CHECK_FALSE(session.records_over_tcp());
+  const auto said = session.on_nodes({{"a", 1}, {"b", 1}}, {"echo", "it's"}, {});
+  CHECK(said[0].out == "it's\n");
+  CHECK(said[1].out == "it's\n");
+}
+
+TEST_CASE("the node is named whose kernel has ended processes for want of memory") {
+  const NearHosts hosts;
+  ClusterSession session(hosts.options(), 1);
+  CHECK(hosts.hold(session).empty());
+  CHECK(session.ended_for_memory().empty());
+  hosts.exhaust("b");
+  CHECK_THAT(session.ended_for_memory(), ContainsSubstring("since the node was asked: b ("));
+  // Told once.
+  CHECK(session.ended_for_memory().empty());
 }
 
 TEST_CASE("who compares nodes by name waits for none and gets no other in its place") {

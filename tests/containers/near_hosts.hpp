@@ -24,6 +24,10 @@ class NearHosts {
                            << "[ -e " << folder_ << "/dead-$host ] && exit 255\n"
                            << "[ -e " << folder_ << "/apart-$host ] && rm -f " << folder_
                            << "/.seen-by-all-*\n"
+                           << "[ -e " << folder_ << "/short-$host ] && sh -c \"$*\" && "
+                           << "echo oom_kill 999999999 && exit\n"
+                           << "[ -e " << folder_ << "/greets-$host ] && cat " << folder_
+                           << "/greets-$host\n"
                            << "exec sh -c \"$*\"\n";
     fs::permissions(shell(), fs::perms::owner_all);
   }
@@ -31,6 +35,12 @@ class NearHosts {
   [[nodiscard]] std::string shell() const { return folder_ + "/shell"; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   void kill(const std::string& host) const { std::ofstream(folder_ + "/dead-" + host) << "\n"; }
+  /// The user's start-up files print this there.
+  void greet(const std::string& host, const std::string& words) const {
+    std::ofstream(folder_ + "/greets-" + host) << words;
+  }
+  /// This host's kernel has ended processes for want of memory.
+  void exhaust(const std::string& host) const { std::ofstream(folder_ + "/short-" + host) << "\n"; }
   /// From now on this host, asked alone, does not see the folder.
   void part(const std::string& host) const { std::ofstream(folder_ + "/apart-" + host) << "\n"; }
   /// Since the last time.

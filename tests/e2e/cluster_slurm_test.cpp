@@ -203,3 +203,59 @@ TEST_CASE("Slurm: a resumed run takes over what a killed one has left in the que
   check_measured(rig, "resumed.sqlite", "srun");
   CHECK(rig.queue() == "");
 }
+
+TEST_CASE("Slurm: what is not given in time, and nodes of another order, leave nothing wrong") {
+  const Rig& rig = Rig::get();
+  // A job that no node will ever take would stay in the queue for ever.
+  const auto never = rig.program(
+      "never.sqlite", {"run", kExperiment, "--slurm", "--nodes", "9", "--only", "backend == gloo",
+                       "--set", "axes.ranks=9", "--set", "cluster.wait=1s"});
+  CHECK(never.exit_code == 1);
+  CHECK(never.err.find("it waited for PartitionNodeLimit") != std::string::npos);
+  CHECK(rig.queue() == "");
+  // What a user has set for srun in general neither spreads ranks nor spoils what nodes say.
+  const std::string run = std::string("SLURM_DISTRIBUTION=cyclic SLURM_LABELIO=1 ") + kProgram +
+                          " run " + kExperiment +
+                          " --slurm --nodes 2 --db spread.sqlite --only 'backend == gloo'";
+  const auto spread = rig.on("head", {"bash", "-c", run});
+  INFO(spread.err);
+  CHECK(spread.exit_code == 0);
+  const auto hosts =
+      rig.rows("spread.sqlite",
+               "SELECT json_extract(facts_json, '$.system.hostname') AS host FROM launch_rank "
+               "ORDER BY rank");
+  REQUIRE(hosts.size() == 4);
+  CHECK(hosts[0]["host"] == hosts[1]["host"]);
+  CHECK(hosts[2]["host"] == hosts[3]["host"]);
+  CHECK(hosts[0]["host"] != hosts[2]["host"]);
+}
+
+TEST_CASE("Slurm: a job that slurmctld, being down, does not cancel is told, and cleaned",
+          "[long]") {
+  const Rig& rig = Rig::get();
+  const std::string program = kProgram;
+  const std::string run = program + " run " + kExperiment +
+                          " --db kept.sqlite --only 'backend == gloo' --slurm --nodes 2 --set "
+                          "protocol.iterations=10000000 --set protocol.cell_time_cap=3s";
+  const auto kept =
+      rig.on("head", {"bash", "-c",
+                      run + " >kept.log 2>&1 & run=$!; for i in $(seq 100); do ssh node1 "
+                            "pgrep -f dynamiccl-worker >/dev/null && break; sleep 0.1; "
+                            "done; pkill slurmctld; wait $run; cat kept.log"});
+  INFO(kept.out);
+  CHECK(kept.out.find("is not cancelled, as Slurm does not answer: `scancel ") !=
+        std::string::npos);
+  const auto unasked = rig.on("head", {program, "clean", "--db", "kept.sqlite"});
+  CHECK(unasked.exit_code == 1);
+  CHECK(unasked.err.find("may be left in Slurm's queue") != std::string::npos);
+  REQUIRE(rig.on("head", {"bash", "-c",
+                          "slurmctld; for i in $(seq 100); do squeue >/dev/null 2>&1 "
+                          "&& break; sleep 0.1; done; sleep 1"})
+              .exit_code == 0);
+  const auto cleaned = rig.on("head", {program, "clean", "--db", "kept.sqlite"});
+  CHECK(cleaned.out.find("removed Slurm job ") != std::string::npos);
+  CHECK(rig.queue() == "");
+  // A node whose step ended while nobody heard of it may be drained by Slurm.
+  static_cast<void>(
+      rig.on("head", {"bash", "-c", "sleep 2; scontrol update nodename=node[1-4] state=resume"}));
+}

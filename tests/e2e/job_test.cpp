@@ -107,8 +107,8 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
             .value("SELECT count(*) FROM decision WHERE task_key LIKE 'nccl/ring/allreduce/%' AND "
                    "reward IS NOT NULL AND regime <> ''")
             .get<int>() > 0);
-  CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass'") ==
-        1);
+  CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass' AND "
+                      "task_key LIKE 'nccl/job/step/%'") == 1);
   CHECK(
       program
           .value("SELECT count(*) FROM decision WHERE environment LIKE 'job with socket_threads=%' "
@@ -206,7 +206,14 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
     CHECK(nothing_left(program));
     return result.err;
   };
-  CHECK(says(tune({"/bin/sleep", "100"}), "no rank of it loaded the plugin"));
+  const std::string none = tune({"/bin/sleep", "100"});
+  CHECK(says(none, "no rank of it loaded the plugin"));
+  CHECK(says(none, "communicates by MPI or Gloo alone has no such plugin"));
+  // What fails without us gets no advice on NCCL.
+  const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; exit 3"});
+  CHECK(says(broken, "failed by itself (exit code 3, after 0."));
+  CHECK(says(broken, "its last line on stderr: broken"));
+  CHECK_FALSE(says(broken, "NCCL 2.23"));
   CHECK(says(tune({"there-is-no-such-program"}), "not found in PATH"));
   CHECK(says(tune({"/etc/passwd"}), "could not be started: /etc/passwd: Permission denied"));
   CHECK(says(tune({kJob, "--loop", "random"}, "6"), "no step could be found"));
@@ -219,7 +226,7 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   fs::create_symlink("/bin/false", engine);
   CHECK(says(tune({engine, "run", "image"}), "--env NCCL_CONF_FILE="));
   CHECK_FALSE(fs::exists(out + "/nccl.conf"));
-  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 6);
+  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 7);
 }
 
 TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[E-105][E-123]") {
@@ -291,6 +298,17 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
                    "regime <> '' AND time_us > 0")
             .get<int>() > 0);
   CHECK(says(program.run({"query", "decisions"}).out, "bandit"));
+}
+
+TEST_CASE("what a killed search leaves of its launch is ended by clean", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const pid_t pid = program.start({"tune", "--out", program.folder() + "/tuned", "--", kJob});
+  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 2));
+  kill(pid, SIGKILL);
+  Program::wait(pid);
+  CHECK(program.run({"clean"}).exit_code == 0);
+  CHECK(nothing_left(program));
 }
 
 TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E-102]") {

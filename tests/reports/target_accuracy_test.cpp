@@ -1,10 +1,14 @@
 // Ways to train that lose something, ranked by the time until an accuracy, beside what is published
 // of them.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/json.hpp"
@@ -64,6 +68,34 @@ TEST_CASE("the atlas ranks all ways to a target accuracy by the time until it", 
   CHECK_THAT(*rows.real(reached, "step_us"), WithinRel(2000 * 1.01, 1e-6));
   CHECK_THAT(*rows.real(reached, "lead"), WithinRel(5.0, 1e-6));
   CHECK(rows.text(reached, "lead_is_sure") == "yes");
+}
+
+TEST_CASE("who misses a target is not ranked by the time of missing it", "[D-98]") {
+  const TrainedRun run({plain(), local()});
+  const auto local_row = [&](int missed) {
+    // So many of its three launches miss the target.
+    SQLite::Database db(run.file(), SQLite::OPEN_READWRITE);
+    db.exec(fmt::format(
+        "UPDATE training SET details_json = json_set(details_json, '$.target_reached', "
+        "json('false')) "
+        "WHERE measurement_id IN (SELECT measurement_row FROM v_training WHERE synchronisation = "
+        "'local' ORDER BY block LIMIT {})",
+        missed));
+    const Table table = run.query("time_to_target");
+    const TableView rows(table);
+    REQUIRE(rows.size() == 2);
+    const std::size_t at = rows.text(0, "synchronisation") == "local" ? 0 : 1;
+    CHECK(at == (missed > 1 ? 1 : 0));
+    CHECK(rows.integer(at, "launches") == 3);
+    CHECK(rows.integer(at, "reached") == 3 - missed);
+    return std::tuple{rows.real(at, "over_plain").has_value(),
+                      rows.real(at, "over_plain_low").has_value(),
+                      rows.real(at, "over_plain_high").has_value()};
+  };
+  CHECK(local_row(0) == std::tuple{true, true, true});
+  CHECK(local_row(1) == std::tuple{true, true, false});
+  CHECK(local_row(2) == std::tuple{false, true, false});
+  CHECK(local_row(3) == std::tuple{false, false, false});
 }
 
 TEST_CASE("where only sending less helps, what was measured to help is named", "[E-147][H-12]") {

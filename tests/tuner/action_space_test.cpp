@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <set>
 
+#include "tuner/action/ll128.hpp"
 #include "tuner/action/spaces.hpp"
 
 using namespace dynamiccl;
@@ -170,7 +171,11 @@ TEST_CASE("NCCL's unsafe combinations do not exist", "[E-72][X-55][X-56]") {
                              std::string(space.value(arm, "protocol")) +
                              std::string(space.value(arm, "transport")));
   }
-  CHECK(implementations.size() == 14);  // 2 x 3 x 2, and the two transports under NCCL's choice
+  // 2 x 3 by P2P, 2 x 2 by SHM, which has no LL128, and the two transports under NCCL's choice.
+  CHECK(implementations.size() == 12);
+  for (const Action& arm : space.arms())
+    if (space.value(arm, "protocol") == "LL128")
+      CHECK((space.value(arm, "transport") == "P2P" || space.value(arm, "transport") == "default"));
   for (const Action& arm : space.arms())
     if (space.value(arm, "transport") == "P2P")
       CHECK(space.value(arm, "socket_threads") == "default");
@@ -186,6 +191,37 @@ TEST_CASE("NCCL's unsafe combinations do not exist", "[E-72][X-55][X-56]") {
   gather.collective = Collective::allgather;
   CHECK_FALSE(offers(make_space(gather), "algorithm", "tree"));
   CHECK_FALSE(offers(make_space(gather), "algorithm", "pat"));
+}
+
+TEST_CASE("LL128 may be asked for where NCCL takes it by itself", "[C-38][E-65]") {
+  const auto facts = [](const std::vector<std::string>& names, const char* path) {
+    nlohmann::json devices = nlohmann::json::array();
+    nlohmann::json paths = nlohmann::json::array();
+    for (std::size_t from = 0; from < names.size(); ++from) {
+      devices.push_back({{"name", names[from]}});
+      nlohmann::json row = nlohmann::json::array();
+      for (std::size_t to = 0; to < names.size(); ++to) row.push_back(from == to ? "self" : path);
+      paths.push_back(row);
+    }
+    return nlohmann::json{{"gpu", {{"nvml", {{"devices", devices}, {"p2p", paths}}}}}};
+  };
+  const std::string h100 = "NVIDIA H100 80GB HBM3";
+  CHECK(why_no_ll128(facts({h100, h100}, "nvlink")).empty());
+  CHECK(why_no_ll128(facts({"Tesla V100-SXM2-16GB", "Tesla V100-SXM2-16GB"}, "nvlink")).empty());
+  CHECK_THAT(why_no_ll128(facts({h100, h100}, "pcie")), ContainsSubstring("not joined by NVLink"));
+  CHECK_THAT(why_no_ll128(facts({h100, "NVIDIA A100-SXM4-80GB"}, "nvlink")),
+             ContainsSubstring("several models"));
+  // NVLink by a bridge, an architecture that NCCL leaves out.
+  CHECK_THAT(why_no_ll128(facts({"NVIDIA RTX A6000", "NVIDIA RTX A6000"}, "nvlink")),
+             ContainsSubstring("RTX A6000"));
+  CHECK_THAT(why_no_ll128(facts({h100}, "nvlink")), ContainsSubstring("no two GPUs"));
+  auto one_pair = facts({h100, h100, h100}, "nvlink");
+  one_pair["gpu"]["nvml"]["p2p"][2][0] = "none";
+  CHECK_THAT(why_no_ll128(one_pair), ContainsSubstring("not joined"));
+  for (const char* damaged : {"null", "[]", R"({"gpu": 3})", R"({"gpu": {"nvml": null}})",
+                              R"({"gpu": {"nvml": {"devices": [1, 2], "p2p": [[], []]}}})",
+                              R"({"gpu": {"nvml": {"devices": [{"name": 3}, 2], "p2p": [1, 2]}}})"})
+    CHECK_FALSE(why_no_ll128(nlohmann::json::parse(damaged)).empty());
 }
 
 TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch",

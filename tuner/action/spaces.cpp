@@ -249,7 +249,9 @@ bool nccl_allowed(const SpaceContext& context, const ActionSpace& space, const A
   // An algorithm without a protocol leaves NCCL a table row of three; the other way round, it may
   // pair the protocol with any algorithm, so that the arm would not say what ran.
   if ((algorithm == "default") != (protocol == "default")) return false;
-  if (protocol == "LL128" && !context.nvlink) return false;
+  // What goes by way of the host or the network tears its stores.
+  const std::string_view path = space.value(action, "transport");
+  if (protocol == "LL128" && (!context.nvlink || path == "SHM" || path == "NET")) return false;
   if ((algorithm == "nvls" || algorithm == "nvls_tree") && protocol != "Simple") return false;
   if (algorithm.starts_with("collnet") && protocol != "Simple") return false;
   if (algorithm == "pat" && protocol != "Simple") return false;

@@ -11,6 +11,9 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::string_view kFirstLine = "dynamiccl-nccl-table 1";
+constexpr std::string_view kFirstLineWithOrigin = "dynamiccl-nccl-table 2";
+constexpr std::size_t kMostOriginText = 120;
+constexpr std::size_t kMostCosts = kCallFunctions * kCallBins;
 constexpr unsigned kMostChannels = 64;
 
 std::uint64_t text_checksum(std::string_view text) {
@@ -79,6 +82,75 @@ std::optional<CallRow> row_of(std::span<const std::string_view> words) {
                  *first, *last,  {*algorithm, *protocol, static_cast<std::uint8_t>(*channels), 0}};
 }
 
+std::optional<float> microseconds(std::string_view word) {
+  // strtof and from_chars of floats both fail somewhere: by locale, or in older libraries.
+  std::uint64_t nanoseconds = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), nanoseconds);
+  if (error != std::errc{} || end != word.data() + word.size() || nanoseconds == 0 ||
+      static_cast<double>(nanoseconds) / 1e3 > double{kMostCostUs})
+    return std::nullopt;
+  return static_cast<float>(static_cast<double>(nanoseconds) / 1e3);
+}
+
+std::optional<CallCost> cost_of(std::span<const std::string_view> words) {
+  if (words.size() != 7) return std::nullopt;
+  const auto function = index_of(kCallFunctionNames, words[2]);
+  const auto bin = number(words[3], kCallBins - 1);
+  const auto algorithm = index_of(kCallAlgorithmNames, words[4]);
+  const auto protocol = index_of(kCallProtocolNames, words[5]);
+  const auto us = microseconds(words[6]);
+  if (!function || !bin || !algorithm || !protocol || !us) return std::nullopt;
+  return CallCost{*function, *bin, static_cast<std::uint8_t>(*algorithm),
+                  static_cast<std::uint8_t>(*protocol), *us};
+}
+
+/// The words of a line after its first two, one space between them.
+std::string rest_of(std::span<const std::string_view> words) {
+  std::string text;
+  for (const std::string_view word : words.subspan(2))
+    text += (text.empty() ? "" : " ") + std::string(word);
+  return text;
+}
+
+/// @returns false for a line that says nothing of an origin
+bool take_origin(std::span<const std::string_view> words, CallTableOrigin& origin) {
+  if (words.size() < 3 || words[0] != "made") return false;
+  if (words[1] == "cost") {
+    const auto cost = cost_of(words);
+    if (!cost || origin.costs.size() >= kMostCosts) return false;
+    origin.costs.push_back(*cost);
+    return true;
+  }
+  const std::string text = rest_of(words);
+  if (text.size() > kMostOriginText || (words[1] != "nccl" && words[1] != "gpu")) return false;
+  (words[1] == "nccl" ? origin.nccl : origin.gpu) = text;
+  return true;
+}
+
+/// What may stand in a line: names come from drivers and libraries.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text.substr(0, kMostOriginText)) line += c >= ' ' && c <= '~' ? c : '?';
+  return line;
+}
+
+std::string origin_text(const CallTableOrigin& origin) {
+  std::string text;
+  if (!origin.nccl.empty()) text += "made nccl " + one_line(origin.nccl) + "\n";
+  if (!origin.gpu.empty()) text += "made gpu " + one_line(origin.gpu) + "\n";
+  if (!origin.costs.empty())
+    text += "# made cost FUNCTION LOG2 ALGORITHM PROTOCOL NANOSECONDS, as NCCL expected them\n";
+  for (const CallCost& cost : origin.costs) {
+    // Without the mathematics library, which the plugin does not need.
+    const auto ns = static_cast<std::uint64_t>(std::max(1.0, double{cost.us} * 1e3 + 0.5));
+    text += "made cost " + std::string(kCallFunctionNames.at(cost.function)) + " " +
+            std::to_string(cost.bin) + " " + std::string(kCallAlgorithmNames.at(cost.algorithm)) +
+            " " + std::string(kCallProtocolNames.at(cost.protocol)) + " " + std::to_string(ns) +
+            "\n";
+  }
+  return text;
+}
+
 std::string_view choice_name(std::span<const std::string_view> names, std::uint8_t value) {
   return value < names.size() ? names[value] : "-";
 }
@@ -138,7 +210,7 @@ CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned n
   return table;
 }
 
-std::vector<CallRow> call_rows(const CallTable& table) {
+std::vector<CallRow> call_rows(const CallTable& table, unsigned ranks, unsigned nodes) {
   std::vector<CallRow> rows;
   for (std::size_t function = 0; function < kCallFunctions; ++function)
     for (std::size_t bin = 0; bin < kCallBins; ++bin) {
@@ -148,15 +220,16 @@ std::vector<CallRow> call_rows(const CallTable& table) {
           rows.back().cell == cell)
         rows.back().last_bin = bin;
       else
-        rows.push_back({0, 0, function, bin, bin, cell});
+        rows.push_back({ranks, nodes, function, bin, bin, cell});
     }
   return rows;
 }
 
-std::string to_text(const std::vector<CallRow>& rows) {
-  std::string text(kFirstLine);
-  text +=
-      "\n# row RANKS NODES FUNCTION FIRST_LOG2 LAST_LOG2 ALGORITHM PROTOCOL CHANNELS (- = any)\n";
+std::string to_text(const std::vector<CallRow>& rows, const CallTableOrigin& origin) {
+  const std::string made = origin_text(origin);
+  std::string text(made.empty() ? kFirstLine : kFirstLineWithOrigin);
+  text += "\n" + made;
+  text += "# row RANKS NODES FUNCTION FIRST_LOG2 LAST_LOG2 ALGORITHM PROTOCOL CHANNELS (- = any)\n";
   for (const CallRow& row : rows) {
     text += "row " + number_text(row.ranks) + " " + number_text(row.nodes) + " ";
     text += std::string(kCallFunctionNames.at(row.function)) + " " + std::to_string(row.first_bin) +
@@ -168,10 +241,11 @@ std::string to_text(const std::vector<CallRow>& rows) {
   return text + "checksum " + hex(text_checksum(text)) + "\n";
 }
 
-std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem) {
+CallTableFile call_table_from_text(std::string_view text, std::string& problem) {
   problem.clear();
-  std::vector<CallRow> rows;
+  CallTableFile file;
   bool begun = false;
+  bool has_origin = false;
   std::size_t line_number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -179,27 +253,34 @@ std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem)
     const auto words = words_of(line);
     ++line_number;
     if (!words.empty() && !words[0].starts_with("#")) {
-      if (!begun && line != kFirstLine) {
-        problem = "its first line is not \"" + std::string(kFirstLine) + "\"";
-        return {};
-      }
       if (begun && words[0] == "checksum") {
-        if (words.size() == 2 && words[1] == hex(text_checksum(text.substr(0, at)))) return rows;
+        if (words.size() == 2 && words[1] == hex(text_checksum(text.substr(0, at)))) return file;
         problem = "its checksum does not fit: it is damaged or was edited";
         return {};
       }
-      const auto row = begun ? row_of(words) : std::nullopt;
-      if (begun && !row) {
+      if (!begun) {
+        has_origin = line == kFirstLineWithOrigin;
+        if (!has_origin && line != kFirstLine) {
+          problem = "its first line is neither \"" + std::string(kFirstLine) + "\" nor \"" +
+                    std::string(kFirstLineWithOrigin) + "\"";
+          return {};
+        }
+        begun = true;
+      } else if (const auto row = row_of(words)) {
+        file.rows.push_back(*row);
+      } else if (!has_origin || !take_origin(words, file.origin)) {
         problem = "line " + std::to_string(line_number) + " is no row";
         return {};
       }
-      if (row) rows.push_back(*row);
-      begun = true;
     }
     at = end + 1;
   }
   problem = "it ends before its checksum: it was not written to the end";
   return {};
+}
+
+std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem) {
+  return call_table_from_text(text, problem).rows;
 }
 
 }  // namespace dynamiccl

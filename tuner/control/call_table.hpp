@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,16 +72,65 @@ struct CallRow {
 /// The table of a communicator: rows that name its ranks and nodes go before those that do not.
 CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned nodes);
 
-/// A table's rows, for communicators of any size: what table_for() makes it from again.
-std::vector<CallRow> call_rows(const CallTable& table);
+/// A table's rows, for communicators of these ranks and nodes (0: any): what table_for() makes it
+/// from again.
+std::vector<CallRow> call_rows(const CallTable& table, unsigned ranks = 0, unsigned nodes = 0);
+
+/// What the library expected of one choice where a table was made.
+struct CallCost {
+  std::size_t function = 0;
+  std::size_t bin = 0;
+  std::uint8_t algorithm = 0;
+  std::uint8_t protocol = 0;
+  float us = 0;
+  bool operator==(const CallCost&) const = default;
+};
+
+/// Where a table's rows were measured, as far as a rank can hold it against where it is itself.
+/// Ranks and nodes are in the rows.
+struct CallTableOrigin {
+  std::string nccl;  ///< "2.28"; "": not known
+  std::string gpu;   ///< model; "": not known
+  std::vector<CallCost> costs;
+  bool operator==(const CallTableOrigin&) const = default;
+};
+
+inline constexpr float kMostCostUs = 1e12F;
+
+/// One cost per function and size that NCCL had decided: of ring and Simple where it has not ruled
+/// that out, else of what it has.
+/// @param predicted as CallStreamHeader: [algorithm * 3 + protocol], below 0: ruled out
+template <class Predictions>
+std::optional<CallCost> witness_cost(std::size_t function, std::size_t bin,
+                                     const Predictions& predicted) {
+  constexpr std::size_t kProtocols = kCallProtocolNames.size();
+  constexpr std::size_t kRingSimple = kProtocols + 2;
+  for (std::size_t i = 0; i <= predicted.size(); ++i) {
+    const std::size_t at = i == 0 ? kRingSimple : i - 1;
+    if (predicted[at] > 0 && predicted[at] < kMostCostUs)
+      return CallCost{function, bin, static_cast<std::uint8_t>(at / kProtocols),
+                      static_cast<std::uint8_t>(at % kProtocols), predicted[at]};
+  }
+  return std::nullopt;
+}
 
 /// Text with a version and a checksum:
-///   dynamiccl-nccl-table 1
+///   dynamiccl-nccl-table 2                       (1 where nothing is known of the origin)
+///   made nccl 2.28
+///   made gpu NVIDIA H100 80GB HBM3
+///   made cost FUNCTION LOG2 ALGORITHM PROTOCOL NANOSECONDS
 ///   row RANKS NODES FUNCTION FIRST_LOG2 LAST_LOG2 ALGORITHM PROTOCOL CHANNELS     ("-": any)
 ///   checksum HEX
-std::string to_text(const std::vector<CallRow>& rows);
+std::string to_text(const std::vector<CallRow>& rows, const CallTableOrigin& origin = {});
+
+struct CallTableFile {
+  std::vector<CallRow> rows;
+  CallTableOrigin origin;
+};
 /// @param problem set to what is wrong with the text; "" when it was whole
-/// @returns no rows where there is a problem: half a table is none
+/// @returns nothing where there is a problem: half a table is none
+CallTableFile call_table_from_text(std::string_view text, std::string& problem);
+/// Its rows alone.
 std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem);
 
 }  // namespace dynamiccl

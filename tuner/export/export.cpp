@@ -125,6 +125,44 @@ void add_folder_network(NcclExport& settings, const ExportOptions& options, Expo
   made.use = folder_mount(folder, plugin);
 }
 
+/// The nodes that NCCL counts for a task's ranks: those that share nothing, each with a host name
+/// of its own, are nodes to it. 0: not known, so any.
+unsigned nodes_of(const TableRegime& regime, const TaskKey& task) {
+  const auto text_at = [&](const char* name) -> std::string {
+    const nlohmann::json::json_pointer at(std::string("/ingredients/") + name);
+    if (!regime.json.is_object() || !regime.json.contains(at)) return "";
+    return regime.json[at].is_string() ? regime.json[at].get<std::string>() : "";
+  };
+  const std::string link = text_at("intra_link");
+  const nlohmann::json::json_pointer apart("/ingredients/apart");
+  const bool own_names = regime.json.is_object() && regime.json.contains(apart) &&
+                         regime.json[apart].is_array() &&
+                         std::find(regime.json[apart].begin(), regime.json[apart].end(), "uts") !=
+                             regime.json[apart].end();
+  if (link == "nvlink" || link == "pcie" || link == "shm")
+    return static_cast<unsigned>(std::max(task.nodes, 1));
+  // Several machines with several ranks each: a host name per machine, or per rank.
+  if ((link == "none" || link == "folder") && own_names &&
+      (task.nodes <= 1 || task.nodes == task.group_size))
+    return static_cast<unsigned>(task.group_size);
+  return 0;
+}
+
+/// What the plugin holds against where it is loaded.
+void add_origin(NcclExport& settings, const std::vector<TableEntry>& rows,
+                const TableRegime& regime, CallTableOrigin& origin) {
+  for (CallRow& row : settings.rows)
+    for (const TableEntry& entry : rows)
+      if (entry.key.task.group_size == static_cast<int>(row.ranks))
+        row.nodes = nodes_of(regime, entry.key.task);
+  const nlohmann::json::json_pointer at("/ingredients/library");
+  if (!regime.json.is_object() || !regime.json.contains(at) || !regime.json[at].is_string()) return;
+  const auto library = regime.json[at].get<std::string>();
+  constexpr std::string_view kPrefix = "nccl-";
+  if (library.starts_with(kPrefix) && library.find('.') != std::string::npos)
+    origin.nccl = library.substr(kPrefix.size());
+}
+
 Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
             const std::string& heading, const ExportOptions& options, bool environment_only) {
   NcclExport settings = nccl_settings(rows);
@@ -156,7 +194,9 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
   if (!by_folder) environment += "NCCL_TUNER_PLUGIN=" + options.plugin + "\n";
   result.files.push_back({"nccl.conf", heading + environment + "DYNAMICCL_TUNER_TABLE=" +
                                            path_in(options, "nccl.table") + "\n"});
-  result.files.push_back({"nccl.table", to_text(settings.rows)});
+  CallTableOrigin origin;
+  add_origin(settings, rows, regime, origin);
+  result.files.push_back({"nccl.table", to_text(settings.rows, origin)});
   result.use.push_back("NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
                        "     # in the environment of every rank");
   return result;

@@ -106,7 +106,27 @@ std::string JobFacts::nccl() const {
                                              nccl_version / 100 % 10, nccl_version % 100);
 }
 
+std::string JobFacts::nccl_release() const {
+  const std::string version = nccl();
+  return nccl_version <= 0 ? "" : version.substr(0, version.rfind('.'));
+}
+
 namespace {
+
+/// Model of the machine's GPUs, where all are one.
+std::string common_model(const json& host_facts) {
+  std::string model;
+  const json& devices = fact(host_facts, "gpu", "devices");
+  if (!devices.is_array()) return model;
+  for (const json& device : devices) {
+    const auto told = device.is_object() ? device.find("model") : device.end();
+    if (!device.is_object() || told == device.end() || !told->is_string()) continue;
+    const auto own = told->get<std::string>();
+    if (!model.empty() && own != model) return "";
+    model = own;
+  }
+  return model;
+}
 
 /// RDMA devices that each rank sees, of the rank with the fewest; 1 where they are not known.
 int fewest_devices(const std::vector<json>& told) {
@@ -152,6 +172,7 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
     facts.nccl_version = whole_number<int>(*version).value_or(facts.nccl_version);
   facts.ranks_per_host = most_per_host(told);
   facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  facts.gpu = common_model(host_facts);
   facts.driver = fact_text(host_facts, "gpu", "driver_version");
   RegimeContext context;
   context.backend = Backend::nccl;

@@ -22,6 +22,7 @@ struct JobFacts {
   int ranks_per_host = 1;                        ///< of the machine with the most
   int cores = 1;                                 ///< of this machine
   int nccl_version = 0;                          ///< 22809 is 2.28.9; 0: not known
+  std::string gpu;                               ///< model of this machine's; "": several, none
   std::string driver;                            ///< of the GPUs; "": none, or not known
   std::map<std::string, std::string> variables;  ///< NCCL_ variables that the ranks were given
   bool peer_to_peer = false;
@@ -30,6 +31,8 @@ struct JobFacts {
   bool rdma = false;                       ///< the network has RDMA
   int nics = 1;                            ///< RDMA devices of the host with the fewest
   [[nodiscard]] std::string nccl() const;  ///< "2.28.9"; "unknown"
+  /// "2.28": what a table's origin says; "": unknown
+  [[nodiscard]] std::string nccl_release() const;
 };
 
 /// From the files that the plugin has left in the job's folder.

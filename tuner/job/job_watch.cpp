@@ -301,6 +301,28 @@ std::optional<std::array<float, kPredictions>> JobWatch::predicted(std::uint64_t
   return std::nullopt;
 }
 
+std::vector<CallCost> JobWatch::costs(std::uint64_t communicator) const {
+  std::vector<CallCost> costs;
+  for (std::size_t function = 0; function < kCallFunctions; ++function)
+    for (std::size_t bin = 0; bin < kCallBins; ++bin)
+      if (const auto expected = predicted(communicator, function, bin))
+        if (const auto cost = witness_cost(function, bin, *expected)) costs.push_back(*cost);
+  return costs;
+}
+
+std::uint64_t JobWatch::largest() const {
+  std::uint64_t found = 0;
+  std::uint64_t most = 0;
+  for (const auto& [path, told] : streams_) {
+    const CallStreamHeader& header = told.stream->header();
+    const std::uint64_t decided = header.decided.load(std::memory_order_relaxed);
+    if (header.ranks != ranks() || (found != 0 && decided <= most)) continue;
+    found = header.communicator;
+    most = decided;
+  }
+  return found;
+}
+
 std::uint32_t JobWatch::possible(std::size_t function) const {
   std::uint32_t mask = 0;
   for (const auto& [path, told] : streams_) {

@@ -91,6 +91,8 @@ class JobWatch {
   [[nodiscard]] std::optional<std::array<float, kPredictions>> predicted(std::uint64_t communicator,
                                                                          std::size_t function,
                                                                          std::size_t bin) const;
+  /// Of every collective and size that NCCL has decided on a communicator; see witness_cost().
+  [[nodiscard]] std::vector<CallCost> costs(std::uint64_t communicator) const;
   /// Algorithms x protocols that NCCL has not ruled out for a collective in some size; bit a*3+p.
   [[nodiscard]] std::uint32_t possible(std::size_t function) const;
   /// Steps come and NCCL asks the tuner no more: captured graphs replay their calls. "" or why
@@ -98,6 +100,8 @@ class JobWatch {
   [[nodiscard]] std::string graph_replays();
   [[nodiscard]] int ranks() const;
   [[nodiscard]] int nodes() const;
+  /// Of the communicators with the most ranks the one that NCCL decided most calls of; 0: none.
+  [[nodiscard]] std::uint64_t largest() const;
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
 
  private:

@@ -242,14 +242,17 @@ bool JobLeader::settled() const {
   return any;
 }
 
-std::optional<std::pair<CallTable, std::uint32_t>> JobLeader::table() const {
+std::optional<LedTable> JobLeader::table() const {
   const OnlineLearner* largest = nullptr;
   for (const auto& [path, learner] : learners_)
     if (learner->tasks() > 0 &&
         (largest == nullptr || learner->region().ranks() > largest->region().ranks()))
       largest = learner.get();
   if (largest == nullptr) return std::nullopt;
-  return std::pair(largest->table(), largest->epoch());
+  const RegionHeader& header = largest->region().header();
+  return LedTable{largest->table(), largest->epoch(),
+                  static_cast<unsigned>(largest->region().ranks()), header.nodes,
+                  watch_.costs(header.communicator)};
 }
 
 std::vector<TableEntry> JobLeader::entries() const {

@@ -46,6 +46,15 @@ struct LeaderCost {
   double choice_us = 0;  ///< mean time of one choice: what every rank would spend without a leader
 };
 
+/// A communicator's table, and whose it is.
+struct LedTable {
+  CallTable table;
+  std::uint32_t epoch = 0;
+  unsigned ranks = 0;
+  unsigned nodes = 0;           ///< as NCCL counts them
+  std::vector<CallCost> costs;  ///< what NCCL expects of the sizes that it has decided
+};
+
 /// Puts a learner's row among those of others; one per key. A learner that has measured nothing yet
 /// knows less than whoever was there before it.
 void put_row(std::map<RegimeKey, TableEntry>& rows, TableEntry row);
@@ -67,8 +76,8 @@ class JobLeader {
   /// Every learner has settled, and there is one.
   [[nodiscard]] bool settled() const;
   [[nodiscard]] bool leads() const { return !learners_.empty(); }
-  /// Table and its epoch of the communicator with the most ranks; nullopt without a learner.
-  [[nodiscard]] std::optional<std::pair<CallTable, std::uint32_t>> table() const;
+  /// Of the communicator with the most ranks; nullopt without a learner.
+  [[nodiscard]] std::optional<LedTable> table() const;
   /// Rows of all learners, those that were lost among them, by key; one per key.
   [[nodiscard]] std::vector<TableEntry> entries() const;
   [[nodiscard]] LeaderCost cost() const;

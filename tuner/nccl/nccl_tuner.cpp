@@ -49,6 +49,9 @@ Result decide(void* opaque, int function, std::size_t bytes, float* costs, int a
   if (context->stream != nullptr && algorithms > 0)
     context->stream->note_costs(static_cast<std::size_t>(function), bin, costs, algorithms,
                                 protocols);
+  if (context->check != nullptr && algorithms > 0)
+    check_costs(*context, static_cast<std::size_t>(function), bin, costs, algorithms, protocols);
+  if (context->refused) return kSuccess;
   const CallCell cell = context->member->decide(static_cast<std::size_t>(function), bin);
   if (context->member->lost()) {
     if (context->log != nullptr)

@@ -17,6 +17,8 @@ constexpr double kChangedPace = 1.15;
 constexpr std::size_t kRunnersUp = 3;
 /// A surrounding is as it was before when calls take as long again, to within this in ln(us).
 constexpr double kAsBefore = 0.3;
+/// The library's own settings, whose steps took so many times as long, are not asked again.
+constexpr double kFarWorse = 1.5;
 constexpr std::size_t kMostSettlements = 4;
 
 /// Standard error of a median, a part of it.
@@ -33,45 +35,90 @@ bool surely_longer(const StepReading& step, const StepReading& than) {
 
 }  // namespace
 
-bool OnlineLearner::check_step() {
+bool OnlineLearner::enough_steps(std::optional<StepReading>& step) const {
   constexpr std::size_t kCheckSteps = 5;
-  const auto enough = [&](std::optional<StepReading>& step) {
-    step = reading();
-    return (step && step->steps >= std::max(kCheckSteps, options_.steps_per_trial)) ||
-           now_ns() - check_ns_ > kPatienceNs;
-  };
-  const auto go_on = [&](Check next) {
-    check_ = next;
-    check_ns_ = now_ns();
-  };
+  step = reading();
+  return (step && step->steps >= std::max(kCheckSteps, options_.steps_per_trial)) ||
+         now_ns() - check_ns_ > kPatienceNs;
+}
+
+void OnlineLearner::go_on(Check next) {
+  check_ = next;
+  check_ns_ = now_ns();
+}
+
+bool OnlineLearner::is_default(const CallTable& table) const {
+  return std::all_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+    return table.cells[task.first.function][task.first.bin].leaves_all();
+  });
+}
+
+/// What was chosen stands, unless the search began with other settings than the library's own,
+/// which were then never asked for their steps: they are now.
+void OnlineLearner::stand(const StepReading& chosen) {
+  chosen_step_ = chosen;
+  bool chooses = false;
+  for (const auto& [cell, learning] : tasks_) chooses = chooses || learning.incumbent != 0;
+  const bool ask_default = chooses && !is_default(base_) && own_pace_ < kFarWorse;
+  for (auto& [cell, learning] : tasks_)
+    learning.proposed = {ask_default ? 0 : learning.incumbent, 1, false};
+  go_on(ask_default ? Check::own : Check::again);
+  propose_wanted();
+}
+
+/// The table that is in force just now is surely faster by the step.
+void OnlineLearner::take_back(const StepReading& old, const char* to) {
+  ++rolled_back_;
+  record_check(GuardVerdict::slower_than_default, to, old);
+  if (options_.on_event)
+    options_.on_event(
+        fmt::format("steps took {:.4g} ms under what was learnt, {:.4g} ms under {}: "
+                    "that is back",
+                    chosen_step_->step.count() / 1e3, old.step.count() / 1e3, to));
+  for (auto& [cell, learning] : tasks_) {
+    if (learning.incumbent == learning.proposed.arm) continue;
+    learning.incumbent = learning.proposed.arm;
+    learning.guard = GuardVerdict::slower_than_default;
+    learning.reference.clear();
+    const auto known = learning.known.find(learning.incumbent);
+    if (known != learning.known.end()) learning.last_us = std::exp(known->second);
+  }
+}
+
+bool OnlineLearner::check_step() {
+  constexpr const char* kOld = "the settings that the search began with";
+  constexpr const char* kOwn = "NCCL's own settings";
   std::optional<StepReading> step;
   switch (check_) {
     case Check::none:
-      go_on(base_step_ && !(table_ == base_) ? Check::chosen : Check::done);
+      go_on(base_step_ && !(table_ == base_ && is_default(base_)) ? Check::chosen : Check::done);
       break;
     case Check::chosen:
-      if (!enough(chosen_step_)) break;
-      if (!chosen_step_ || !surely_longer(*chosen_step_, *base_step_)) {
+      if (!enough_steps(chosen_step_)) break;
+      if (!chosen_step_) {
         go_on(Check::done);
-        break;
+      } else if (table_ == base_ || !surely_longer(*chosen_step_, *base_step_)) {
+        if (!(table_ == base_)) record_check(GuardVerdict::pass, kOld, *base_step_);
+        stand(*chosen_step_);
+      } else {
+        // The machine may have become slower meanwhile: the old table is asked again.
+        for (auto& [cell, learning] : tasks_)
+          learning.proposed = {arm_of(learning, base_.cells[cell.function][cell.bin]), 1, false};
+        go_on(Check::old);
+        propose_wanted();
       }
-      // The machine may have become slower meanwhile: the old table is asked again.
-      for (auto& [cell, learning] : tasks_)
-        learning.proposed = {arm_of(learning, base_.cells[cell.function][cell.bin]), 1, false};
-      go_on(Check::old);
-      propose_wanted();
       break;
     case Check::old:
-      if (!enough(step)) break;
+    case Check::own:
+      if (!enough_steps(step)) break;
       if (step && surely_longer(*chosen_step_, *step)) {
-        ++rolled_back_;
-        for (auto& [cell, learning] : tasks_) {
-          learning.incumbent = learning.proposed.arm;
-          learning.reference.clear();
-          const auto known = learning.known.find(learning.incumbent);
-          if (known != learning.known.end()) learning.last_us = std::exp(known->second);
-        }
-        go_on(Check::done);
+        take_back(*step, check_ == Check::old ? kOld : kOwn);
+        chosen_step_ = step;
+      } else if (step) {
+        record_check(GuardVerdict::pass, check_ == Check::old ? kOld : kOwn, *step);
+      }
+      if (check_ == Check::old) {
+        stand(*chosen_step_);
         break;
       }
       for (auto& [cell, learning] : tasks_) learning.proposed = {learning.incumbent, 1, false};
@@ -87,13 +134,42 @@ bool OnlineLearner::check_step() {
   return check_ == Check::done;
 }
 
+void OnlineLearner::record_check(GuardVerdict guard, const char* against,
+                                 const StepReading& other) {
+  const bool own = check_ == Check::own || is_default(base_);
+  if (own) own_pace_ = other.step.count() / chosen_step_->step.count();
+  if (!options_.on_decision) return;
+  DecisionRecord record;
+  record.author = options_.author;
+  // Of the whole job: what a table of all sizes does to its step.
+  record.task_key = fmt::format("nccl/job/table/r{}n{}", leader_.region().ranks(),
+                                std::max(1U, leader_.region().header().nodes));
+  record.regime = options_.regime_id.empty() ? options_.regime : options_.regime_id;
+  record.regime_name = options_.regime_name;
+  record.step = rounds_;
+  record.kind = "final";
+  record.epoch = epoch_;
+  record.arm = guard == GuardVerdict::pass ? fmt::format("what was learnt, table {}", epoch_)
+                                           : std::string(against);
+  record.guard = name_of(guard);
+  record.calls = static_cast<std::int64_t>(chosen_step_->steps);
+  // Of what is in force from now on, against what is not.
+  const double chosen_us = chosen_step_->step.count();
+  const double other_us = other.step.count();
+  record.time_us = guard == GuardVerdict::pass ? chosen_us : other_us;
+  record.reference_us = guard == GuardVerdict::pass ? other_us : chosen_us;
+  record.applied = {{"against", against}, {"learnt_step_us", chosen_us}, {"step_us", other_us}};
+  options_.on_decision(record);
+}
+
 void OnlineLearner::leave_check() {
   switch (std::exchange(check_, Check::none)) {
     case Check::none:
     case Check::chosen:
       break;  // The table that the search began with is still to be held against the new one.
     case Check::old:
-      // The old table runs to be asked alone: nothing says yet that it stays.
+    case Check::own:
+      // Another table runs to be asked alone: nothing says yet that it stays.
       for (auto& [cell, learning] : tasks_)
         if (learning.stage == Stage::settled) learning.proposed = {learning.incumbent, 1, false};
       break;

@@ -474,7 +474,13 @@ bool OnlineLearner::step() {
     return true;
   }
   // The ranks agree by themselves on the table that they start with.
-  if (epoch_ == 0 && leader_.committed()) epoch_ = leader_.proposal().epoch;
+  if (epoch_ == 0 && leader_.committed()) {
+    epoch_ = leader_.proposal().epoch;
+    // They may have left alone the one that they were given: it is made for another place.
+    CallTable table;
+    if (tasks_.empty() && leader_.region().copy_table(leader_.proposal(), table))
+      table_ = base_ = options_.start = table;
+  }
   tell_when_settled();
   judge_suspicion();
   if (proposing_) return true;

@@ -81,9 +81,10 @@ struct LearnerOptions {
 /// only, in between which the best setting runs again and says how fast the machine is now. What is
 /// surely faster takes its place. What trying has cost is summed up, and ends when it reaches its
 /// part of the job's time. Sizes go on side by side, each as its calls come. When all have settled,
-/// the table is held against the one that the search began with by the job's step, and taken back
-/// when that is longer. Then calls are watched: a change re-opens the search, from the best setting
-/// known among those near it. Never holds the job up.
+/// the table is held by the job's step against the one that the search began with, and against the
+/// library's own settings where those were others, and taken back when its steps are longer. Then
+/// calls are watched: a change re-opens the search, from the best setting known among those near
+/// it. Never holds the job up.
 class OnlineLearner {
  public:
   /// @throws Error(environment) when another leader holds the region
@@ -169,7 +170,14 @@ class OnlineLearner {
     std::map<Cell, double> level{};  ///< ln(us)
   };
   /// Steps decide whether a table stays that the calls have chosen.
-  enum class Check { none, chosen, old, again, done };
+  enum class Check {
+    none,
+    chosen,  ///< steps under what was learnt are counted
+    old,     ///< those under the table that the search began with, anew
+    own,     ///< those under the library's own settings, where that table had others
+    again,   ///< what was found to be faster is on its way back
+    done
+  };
 
   /// From where an earlier leader has left off.
   void take_over();
@@ -204,6 +212,15 @@ class OnlineLearner {
   [[nodiscard]] bool all_settled() const;
   /// Goes on with holding the chosen table against the old one; @return the check is over
   bool check_step();
+  void stand(const StepReading& chosen);
+  void take_back(const StepReading& old, const char* to);
+  void go_on(Check next);
+  [[nodiscard]] bool enough_steps(std::optional<StepReading>& step) const;
+  /// Does the table leave every size that is searched to the library?
+  [[nodiscard]] bool is_default(const CallTable& table) const;
+  /// The decision log's row of what steps said: `chosen_step_` against the step under another
+  /// table.
+  void record_check(GuardVerdict guard, const char* against, const StepReading& other);
   /// A new size is to be searched first.
   void leave_check();
   void restore(const Settlement& settlement);
@@ -257,6 +274,9 @@ class OnlineLearner {
   CallTable base_{};  ///< that the search began with
   std::optional<StepReading> base_step_{};
   std::optional<StepReading> chosen_step_{};
+  /// Steps under the library's own settings over those under what was chosen, when they were last
+  /// held against each other; 0: never.
+  double own_pace_ = 0;
   std::int64_t check_ns_ = 0;
   std::optional<Settlement> settled_{};    ///< what is in force, once settled
   std::vector<Settlement> settlements_{};  ///< earlier ones, newest last

@@ -1,5 +1,6 @@
 #include "tuner/nccl/rank_facts.hpp"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/stat.h>
@@ -135,6 +136,35 @@ int loaded_nccl_version() {
     get(&version);
   dlclose(library);
   return version;
+}
+
+std::string nccl_release(int version) {
+  if (version <= 0) return "";
+  const int base = version >= 10000 ? 10000 : 1000;
+  return std::to_string(version / base) + "." + std::to_string(version % base / 100);
+}
+
+std::string gpu_model() {
+  constexpr const char* kFolder = "/proc/driver/nvidia/gpus";
+  constexpr std::string_view kField = "Model:";
+  std::string model;
+  DIR* folder = opendir(kFolder);
+  if (folder == nullptr) return model;
+  for (const dirent* entry = readdir(folder); entry != nullptr; entry = readdir(folder)) {
+    if (entry->d_name[0] == '.') continue;
+    const std::string line =
+        first_line((std::string(kFolder) + "/" + entry->d_name + "/information").c_str());
+    const auto begin = line.find_first_not_of(" \t", kField.size());
+    const bool named = line.starts_with(kField) && begin != std::string::npos;
+    const std::string own = named ? line.substr(begin) : "";
+    if (own.empty() || (!model.empty() && own != model)) {
+      closedir(folder);
+      return "";
+    }
+    model = own;
+  }
+  closedir(folder);
+  return model;
 }
 
 void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank) noexcept {

@@ -7,13 +7,19 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "tuner/nccl/communicator_link.hpp"
+#include "tuner/nccl/rank_facts.hpp"
 #include "tuner/transport/transport.hpp"
 
 namespace dynamiccl::nccl_tuner {
@@ -61,28 +67,115 @@ bool all_through_folder(std::size_t ranks, std::size_t nodes) {
          (net == nullptr || strcasecmp(net, "DynamICCL") == 0);
 }
 
-/// All default where there is no file or no whole one, but for the folder's own.
-CallTable load_table(std::size_t ranks, std::size_t nodes, Logger log) {
+/// Says it once per process: every communicator of a job comes to the same answer.
+void say_once(Logger log, int level, const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  constexpr std::size_t kMostSaid = 64;
+  const std::lock_guard lock(mutex);
+  if (said.size() < kMostSaid && said.insert(text).second) say(log, level, text);
+}
+
+std::string count_of(unsigned count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string place_text(unsigned ranks, unsigned nodes) {
+  if (nodes == 0) return count_of(ranks, "rank");
+  if (ranks == 0) return count_of(nodes, "node");
+  return count_of(ranks, "rank") + " on " + count_of(nodes, "node");
+}
+
+/// For which ranks and nodes it was made: "2 ranks on 1 node, 4 ranks on 2 nodes".
+std::string places_of(const std::vector<CallRow>& rows) {
+  std::set<std::pair<unsigned, unsigned>> places;
+  for (const CallRow& row : rows) places.emplace(row.ranks, row.nodes);
+  std::string text;
+  for (const auto& [ranks, nodes] : places)
+    text += (text.empty() ? "" : ", ") + place_text(ranks, nodes);
+  return text;
+}
+
+std::vector<CallRow> rows_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned nodes) {
+  std::vector<CallRow> fitting;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(fitting), [&](const CallRow& row) {
+    return (row.ranks == 0 || row.ranks == ranks) && (row.nodes == 0 || row.nodes == nodes);
+  });
+  return fitting;
+}
+
+/// Why none of the table counts for this communicator; "": it does. What is asked for here is the
+/// same on all of its ranks, as one that decided otherwise than the rest would hang the job.
+std::string misfit(const CallTableFile& file, unsigned ranks, unsigned nodes) {
+  if (!file.rows.empty() && rows_for(file.rows, ranks, nodes).empty())
+    return "it was made for " + places_of(file.rows) + ", this communicator has " +
+           place_text(ranks, nodes);
+  // NCCL itself ends jobs of several versions.
+  const std::string here = nccl_release(loaded_nccl_version());
+  if (!here.empty() && !file.origin.nccl.empty() && here != file.origin.nccl)
+    return "it was made with NCCL " + file.origin.nccl + ", this is " + here +
+           " (`dynamiccl tune --recheck` says whether it still helps)";
+  return "";
+}
+
+struct Loaded {
+  CallTable table;
+  std::vector<CallCost> costs;
+};
+
+/// What goes without a table.
+CallTable own_table(std::size_t ranks, std::size_t nodes, Logger log) {
+  if (!all_through_folder(ranks, nodes)) return {};
+  say(log, kInfo, "channels capped for messages below 32 MiB, as all go through the folder");
+  return shared_folder_caps();
+}
+
+/// All default where there is no file, no whole one or none for here, but for the folder's own.
+Loaded load_table(std::size_t all_ranks, std::size_t all_nodes, Logger log) {
+  const auto ranks = static_cast<unsigned>(all_ranks);
+  const auto nodes = static_cast<unsigned>(all_nodes);
   const char* path = variable("DYNAMICCL_TUNER_TABLE");
-  if (path == nullptr && all_through_folder(ranks, nodes)) {
-    say(log, kInfo, "channels capped for messages below 32 MiB, as all go through the folder");
-    return shared_folder_caps();
-  }
-  if (path == nullptr) return {};
+  if (path == nullptr) return {own_table(all_ranks, all_nodes, log), {}};
   std::string problem;
   const std::string text = read_file(path, problem);
-  const std::vector<CallRow> rows =
-      problem.empty() ? rows_from_text(text, problem) : std::vector<CallRow>{};
+  const CallTableFile file =
+      problem.empty() ? call_table_from_text(text, problem) : CallTableFile{};
   if (!problem.empty()) {
     say(log, kWarn,
         std::string("table ") + path + " is not used: " + problem +
             "; NCCL's own choices stay. Export it again, the same for all ranks.");
-    return {};
+    return {own_table(all_ranks, all_nodes, log), {}};
   }
+  // A job's groups of other sizes are no news where its largest one has what it was made for.
+  static std::atomic<bool> used{false};
+  if (const std::string why = misfit(file, ranks, nodes); !why.empty()) {
+    say_once(log, used.load() ? kInfo : kWarn,
+             std::string("table ") + path + " is not used: " + why + "; NCCL's own choices stay.");
+    return {own_table(all_ranks, all_nodes, log), {}};
+  }
+  used.store(true);
+  const std::string gpu = gpu_model();
+  // Ranks may have different GPUs: none may leave the table alone for that.
+  if (!gpu.empty() && !file.origin.gpu.empty() && gpu != file.origin.gpu)
+    say_once(log, kWarn,
+             std::string("table ") + path + " was made on " + file.origin.gpu + ", this is " + gpu +
+                 ": it is used; `dynamiccl tune --recheck` says whether it still helps.");
+  const std::vector<CallRow> rows = rows_for(file.rows, ranks, nodes);
   say(log, kInfo,
       "table " + std::string(path) + ", " + std::to_string(rows.size()) + " rows, for " +
-          std::to_string(ranks) + " ranks on " + std::to_string(nodes) + " nodes");
-  return table_for(rows, static_cast<unsigned>(ranks), static_cast<unsigned>(nodes));
+          place_text(ranks, nodes));
+  return {table_for(rows, ranks, nodes), file.origin.costs};
+}
+
+/// nullptr where nothing is known of them.
+std::unique_ptr<CostCheck> check_of(const std::vector<CallCost>& costs) {
+  if (costs.empty()) return nullptr;
+  auto check = std::make_unique<CostCheck>();
+  for (const CallCost& cost : costs) {
+    check->unseen[cost.function] |= std::uint64_t{1} << cost.bin;
+    check->expected[cost.function][cost.bin] = cost;
+  }
+  return check;
 }
 
 std::int64_t number(const char* name, std::int64_t otherwise) {
@@ -99,7 +192,8 @@ std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ra
   if (communicator == 0) communicator = offered.communicator;
   auto context = std::make_unique<Context>();
   context->log = log;
-  const CallTable table = load_table(ranks, nodes, log);
+  const Loaded loaded = load_table(ranks, nodes, log);
+  const CallTable& table = loaded.table;
   const char* folder = variable("DYNAMICCL_TUNER_FOLDER");
   if (folder != nullptr && communicator != 0) {
     std::string problem;
@@ -122,12 +216,53 @@ std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ra
     }
   } else {
     context->member = std::make_shared<Member>(table);
+    // Where a leader may change the table nothing of it is held back.
+    context->check = check_of(loaded.costs);
   }
   if (offered.link != nullptr) {
     offered.link->set(context->member);
     context->stream = offered.link->stream();
   }
   return context;
+}
+
+void check_costs(Context& context, std::size_t function, std::size_t bin, const float* costs,
+                 int algorithms, int protocols) noexcept {
+  // Sizes of one bin differ by two, and so may their costs.
+  constexpr float kSame = 4.0F;
+  const std::uint64_t bit = std::uint64_t{1} << bin;
+  if ((context.check->unseen[function] & bit) == 0) return;
+  context.check->unseen[function] &= ~bit;
+  const CallCost made = context.check->expected[function][bin];
+  if (made.algorithm >= algorithms || made.protocol >= protocols) return;
+  const float here = costs[static_cast<std::ptrdiff_t>(made.algorithm) * protocols + made.protocol];
+  if (here >= made.us / kSame && here <= made.us * kSame) return;
+  context.refused = true;
+  context.check.reset();
+  if (context.log == nullptr) return;
+  try {
+    const std::string choice = std::string(kCallAlgorithmNames[made.algorithm]) + "/" +
+                               std::string(kCallProtocolNames[made.protocol]);
+    std::array<char, 160> text{};
+    std::snprintf(text.data(), text.size(),
+                  here < 0
+                      ? "%s is ruled out here for %s of 2^%zu bytes; where it was made it took "
+                        "%.3g us"
+                      : "NCCL expects %s of %s of 2^%zu bytes to take %.3g us where it was made",
+                  choice.c_str(), kCallFunctionNames[function].data(), bin, double{made.us});
+    std::string end;
+    if (here >= 0) {
+      std::array<char, 32> us{};
+      std::snprintf(us.data(), us.size(), ", and %.3g us here", double{here});
+      end = us.data();
+    }
+    say_once(context.log, kWarn,
+             std::string("the table is not used: ") + text.data() + end +
+                 ": other links, GPUs or launch settings. NCCL's own choices stay; "
+                 "`dynamiccl tune -- COMMAND` makes a table for here.");
+  } catch (const std::exception&) {
+    // Out of memory: refused without a word.
+  }
 }
 
 bool apply(CallCell cell, float* costs, int algorithms, int protocols, int* channels) noexcept {

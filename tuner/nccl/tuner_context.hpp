@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,8 +11,18 @@
 
 namespace dynamiccl::nccl_tuner {
 
+/// What NCCL expected of calls where the table was made, held against what it expects here: NCCL
+/// makes its expectations of links, GPUs, nodes and channels that all ranks know alike, so that
+/// all ranks of a communicator come to the same answer at the same call.
+struct CostCheck {
+  std::array<std::uint64_t, kCallFunctions> unseen{};  ///< bit per size: not looked at yet
+  std::array<std::array<CallCost, kCallBins>, kCallFunctions> expected{};
+};
+
 /// One communicator's tuner.
 struct Context {
+  std::unique_ptr<CostCheck> check;  ///< nullptr: nothing to look at, or no more
+  bool refused = false;              ///< the table was made elsewhere: NCCL's own choices
   std::shared_ptr<Member> member;
   std::shared_ptr<CallStream> stream;  ///< nullptr: nobody wants to know what NCCL expects
   Logger log = nullptr;
@@ -19,7 +30,10 @@ struct Context {
 };
 
 /// Reads the environment:
-///   DYNAMICCL_TUNER_TABLE     table file (`dynamiccl export --format nccl`)
+///   DYNAMICCL_TUNER_TABLE     table file (`dynamiccl export --format nccl`); of its rows those
+///   count
+///                             that were made for this communicator's ranks and nodes, and none
+///                             where it was made with another NCCL
 ///   DYNAMICCL_TUNER_FOLDER    folder that all ranks of a host share: ranks agree there, and a
 ///                             leader may change the table while the job runs
 ///   DYNAMICCL_TUNER_HOSTS     more than 1: only the leader decides, through each host's relay
@@ -29,6 +43,11 @@ struct Context {
 /// @throws std::bad_alloc alone
 std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ranks,
                                       std::size_t nodes, Logger log);
+
+/// Looks at a call's costs where the table says what they were; on a difference the table is
+/// refused from this call on, and NCCL's log says so.
+void check_costs(Context& context, std::size_t function, std::size_t bin, const float* costs,
+                 int algorithms, int protocols) noexcept;
 
 /// Puts a cell into NCCL's cost table: 0 into one cell that NCCL has not ruled out, or nothing.
 /// @param costs flat, [algorithms][protocols]

@@ -70,19 +70,19 @@ class EpochRun {
 int run_epochs(Messages& comm, const TrainingSpec& spec, std::uint64_t steps_per_epoch,
                const EpochTrainer& trainer, TrainingFigures& figures) {
   EpochRun run(comm, spec, trainer, figures);
-  const int parts = spec.epochs * spec.looks;
   const auto looks = static_cast<std::uint64_t>(spec.looks);
+  const std::uint64_t parts = static_cast<std::uint64_t>(spec.epochs) * looks;
+  const std::uint64_t until_switch = static_cast<std::uint64_t>(spec.switch_after) * looks;
   bool reached = false;
-  int part = 0;
+  std::uint64_t part = 0;
   while (part < parts && !reached) {
-    if (spec.switch_to && part == spec.switch_after * spec.looks)
-      run.switch_over(spec.switch_after);
+    if (spec.switch_to && part == until_switch) run.switch_over(spec.switch_after);
     ++part;
-    const std::uint64_t step = static_cast<std::uint64_t>(part) * steps_per_epoch / looks;
+    const std::uint64_t step = part * steps_per_epoch / looks;
     if (run.train_until(step, part == parts)) reached = run.look();
   }
   // Those that were begun.
-  return run.conclude((part + spec.looks - 1) / spec.looks, reached);
+  return run.conclude(static_cast<int>((part + looks - 1) / looks), reached);
 }
 
 }  // namespace dynamiccl

@@ -49,25 +49,85 @@ void fail_check(CellRecord& record, std::string reason) {
   record.reason = std::move(reason);
 }
 
+namespace {
+
+constexpr const char* kDiverged =
+    "training diverged: {}; take a smaller learning_rate, rate_warmup or another codec";
+
+/// What weights are beside those that they should be.
+struct Difference {
+  double largest = 0;
+  double wrong = 0;      ///< weights
+  double boundless = 0;  ///< weights that are no numbers on either side
+
+  /// @param scale of the tolerance: what the weight is relative to
+  void add(double trained, double wanted, double scale, double tolerance) {
+    if (!std::isfinite(trained) && !std::isfinite(wanted)) {
+      boundless += 1;
+      return;
+    }
+    const double one = std::abs(trained - wanted) / scale;
+    largest = std::isfinite(one) ? std::max(largest, one) : 1e30;
+    wrong += one <= tolerance ? 0 : 1;
+  }
+
+  /// Ranks: all. @param what of the words that a failed cell says, with the oracle's name
+  void note(Communicator& comm, const char* rounds, int count, const char* oracle, double tolerance,
+            CellRecord& record) const {
+    record.wrong += static_cast<std::uint64_t>(wrong);
+    const auto shared = max_over_ranks(comm, {largest, wrong, boundless});
+    record.training->max_difference = shared[0];
+    if (shared[1] > 0)
+      fail_check(record,
+                 fmt::format("after {} {} {:.0f} weights differ from {} by more than {}, at most "
+                             "by {:.3g}",
+                             count, rounds, shared[1], oracle, tolerance, shared[0]));
+    if (shared[2] > 0)
+      fail_check(
+          record,
+          fmt::format(kDiverged, fmt::format("{:.0f} weights are no finite numbers after {} {}, "
+                                             "in {} either",
+                                             shared[2], count, rounds, oracle)));
+  }
+};
+
+}  // namespace
+
+void note_divergence(CellRecord& record, std::optional<std::size_t> without_loss,
+                     const TrainingWorker& worker) {
+  if (without_loss)
+    return fail_check(
+        record, fmt::format(kDiverged,
+                            fmt::format("the loss of step {} is no finite number", *without_loss)));
+  const auto weights = worker.weights();
+  const auto bad = std::count_if(weights.begin(), weights.end(),
+                                 [](float weight) { return !std::isfinite(weight); });
+  if (bad > 0)
+    fail_check(record, fmt::format(kDiverged, fmt::format("{} weights are no finite numbers after "
+                                                          "the last step",
+                                                          bad)));
+}
+
+void check_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding) {
+  if (coding.boundless > 0)
+    fail_check(record, fmt::format(kDiverged,
+                                   fmt::format("{} values that {} keeps back are no finite numbers",
+                                               coding.boundless, name_of(plan.codec.codec))));
+  if (!coding.by_formula || coding.message_bytes == coding.formula_bytes) return;
+  fail_check(record, fmt::format("{} gave {} bytes to the library in {} steps, the formula has {}",
+                                 name_of(plan.codec.codec), coding.message_bytes, coding.steps,
+                                 coding.formula_bytes));
+}
+
 void compare_weights(Communicator& comm, const char* oracle, int steps,
                      const std::vector<float>& trained, const std::vector<float>& expected,
                      CellRecord& record, double tolerance) {
-  double difference = 0;
-  double wrong = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double wanted = expected[i];
-    const double one = std::abs(trained[i] - wanted) / std::max(1.0, std::abs(wanted));
-    difference = std::isfinite(one) ? std::max(difference, one) : 1e30;
-    wrong += one <= tolerance ? 0 : 1;
-  }
+  Difference difference;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    difference.add(trained[i], expected[i], std::max(1.0, std::abs(double{expected[i]})),
+                   tolerance);
   record.checked += expected.size();
-  record.wrong += static_cast<std::uint64_t>(wrong);
-  const auto shared = max_over_ranks(comm, {difference, wrong});
-  record.training->max_difference = shared[0];
-  if (shared[1] > 0)
-    fail_check(record, fmt::format("after {} rounds {:.0f} weights differ from {} by more than {}, "
-                                   "at most by {:.3g}",
-                                   steps, shared[1], oracle, tolerance, shared[0]));
+  difference.note(comm, "rounds", steps, oracle, tolerance, record);
 }
 
 Outliving<StepServer> make_step_server(Communicator& comm, const ExchangePlan& plan,
@@ -239,29 +299,19 @@ void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, Train
     trained = worker->weights();
   }
   const std::uint64_t unlike = unlike_first(comm, plan.first_worker(), plan.elements(), trained);
-  double difference = 0;
-  double wrong = 0;
+  Difference difference;
   if (worker != nullptr) {
     worker->reset();
     for (int i = 0; i < steps; ++i) worker->step_of_all();
     const auto expected = worker->weights();
     worker->reset();
-    for (std::size_t i = 0; i < trained.size(); ++i) {
-      const double one = std::abs(static_cast<double>(trained[i]) - expected[i]);
-      difference = std::isfinite(one) ? std::max(difference, one) : 1e30;
-      wrong += one <= tolerance ? 0 : 1;
-    }
+    for (std::size_t i = 0; i < trained.size(); ++i)
+      difference.add(trained[i], expected[i], 1, tolerance);
   }
   record.checked += 2 * trained.size();
-  record.wrong += unlike + static_cast<std::uint64_t>(wrong);
-  const auto shared = max_over_ranks(comm, {difference, wrong});
+  record.wrong += unlike;
+  difference.note(comm, "steps", steps, "the sequential oracle", tolerance, record);
   const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0];
-  record.training->max_difference = shared[0];
-  if (shared[1] > 0)
-    fail_check(record,
-               fmt::format("after {} steps {:.0f} weights differ from the sequential oracle by "
-                           "more than {}, at most by {:.3g}",
-                           steps, shared[1], tolerance, shared[0]));
   if (apart > 0)
     fail_check(record,
                fmt::format("after {} steps {:.0f} weights are not the same bits on all workers",

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/wire/record.hpp"
@@ -44,8 +45,8 @@ void check_coded(Communicator& comm, const ExchangePlan& plan, const TrainingSpe
                  CellRecord& record);
 
 /// Weights against those that an oracle has for this rank: the record gets the difference, and
-/// fails where it is more than `tolerance`, of weights beyond 1 relative to them. Ranks: all,
-/// servers with none of `expected`.
+/// fails where it is more than `tolerance`, of weights beyond 1 relative to them, and where neither
+/// is a number any more. Ranks: all, servers with none of `expected`.
 void compare_weights(Communicator& comm, const char* oracle, int steps,
                      const std::vector<float>& trained, const std::vector<float>& expected,
                      CellRecord& record, double tolerance = kOracleTolerance);
@@ -53,6 +54,16 @@ void compare_weights(Communicator& comm, const char* oracle, int steps,
 std::uint64_t unlike_bits(const std::vector<float>& own, const std::vector<float>& other);
 /// The first fault says where to look.
 void fail_check(CellRecord& record, std::string reason);
+
+/// Fails the cell whose training went to infinity: it has trained nothing that could be judged, and
+/// what is no number equals whatever it is compared with.
+/// @param without_loss first step whose loss is none, from 1 on
+void note_divergence(CellRecord& record, std::optional<std::size_t> without_loss,
+                     const TrainingWorker& worker);
+
+/// Fails the cell where encoded bytes are not those of the formula, or what is kept back is no
+/// finite number.
+void check_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding);
 
 /// The record gets the digest of this worker's own weights.
 void note_digest(TrainingWorker& worker, CellRecord& record);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/statistics/statistics.hpp"
@@ -79,14 +80,28 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
   if (!accounted_.empty()) figures.details["accounted"] = median(accounted_);
   if (!exposed_.empty()) figures.details["exposed_of_busy"] = median(exposed_);
   figures.wire_bytes = wire_bytes;
-  figures.first_loss = losses_.empty() ? 0 : losses_.front();
-  const std::size_t last = std::min<std::size_t>(10, losses_.size());
+  std::vector<double> known;
+  json losses = json::array();
+  for (const double loss : losses_) {
+    if (loss != kNoLoss) known.push_back(loss);
+    losses.push_back(loss == kNoLoss ? json() : json(loss));
+  }
+  figures.first_loss = known.empty() ? kNoLoss : known.front();
+  figures.last_loss = kNoLoss;
+  const std::size_t last = std::min<std::size_t>(10, known.size());
   if (last > 0)
     figures.last_loss =
-        std::accumulate(losses_.end() - static_cast<std::ptrdiff_t>(last), losses_.end(), 0.0) /
+        std::accumulate(known.end() - static_cast<std::ptrdiff_t>(last), known.end(), 0.0) /
         static_cast<double>(last);
-  figures.details["losses"] = losses_;
+  figures.details["losses"] = std::move(losses);
   figures.details["trace"] = trace_;
+}
+
+std::optional<std::size_t> FigureCollector::first_without_loss() const {
+  const auto bad = std::find_if(losses_.begin(), losses_.end(),
+                                [](double loss) { return !std::isfinite(loss); });
+  if (bad == losses_.end()) return std::nullopt;
+  return static_cast<std::size_t>(bad - losses_.begin()) + 1;
 }
 
 void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelProfile& profile,

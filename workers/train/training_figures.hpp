@@ -26,6 +26,8 @@ class FigureCollector {
   void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
                  int rank);
   void fill(TrainingFigures& figures, double wire_bytes) const;
+  /// The first step, counted from 1, whose loss is no finite number; nullopt where all are.
+  [[nodiscard]] std::optional<std::size_t> first_without_loss() const;
 
  private:
   const ExchangePlan& plan_;

@@ -68,15 +68,12 @@ bool needs_cost(const TrainingSpec& spec) {
          method_row(spec.method).grouping == MessageGrouping::merged;
 }
 
-/// What was encoded in the measured steps; the cell fails where bytes are not those of the formula.
+/// What was encoded in the measured steps.
 /// @param level whose messages these are, in the record's details
 void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding,
                  const char* level = "compression") {
   describe(*record.training, plan, coding, level);
-  if (!coding.by_formula || coding.message_bytes == coding.formula_bytes) return;
-  fail_check(record, fmt::format("{} gave {} bytes to the library in {} steps, the formula has {}",
-                                 name_of(plan.codec.codec), coding.message_bytes, coding.steps,
-                                 coding.formula_bytes));
+  check_coding(record, plan, coding);
 }
 
 /// The oracle may have ended before workers first decided anything: what they did is looked at too.
@@ -166,6 +163,9 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
     if (!is_server() && model_key_ != model_key(spec_, workers_, comm_.works_on_gpu()))
       opened_ = open_dataset(spec_);
     const Dataset* data = opened_ ? opened_.get() : data_.get();
+    if (!is_server())
+      if (auto reason = samples_misfit(spec_, data->training_size(), workers_); !reason.empty())
+        return reason;
     if (spec_.target > 0 && !is_server() && data->held_out_size() == 0)
       return fmt::format(
           "target = {}: no sample is held out of data = \"{}\" to see the accuracy by; add "
@@ -366,6 +366,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   driving->conclude();
   describe_held(*record.training, plan, driving->extra_bytes(), has_peak);
   collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
+  note_divergence(record, collector.first_without_loss(), *worker_);
   // How long rounds were is known by now: they may shorten, or end at a switch.
   record.training->c2c_predicted = c2c_predicted(spec_, workers_, exchanges / worker_steps);
   traffic.conclude(*record.training, spec_.batch * worker_steps, steps,
@@ -480,6 +481,7 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
     record.training->wire_bytes = payload / rounds;
   } else {
     collector.fill(*record.training, payload / rounds);
+    note_divergence(record, collector.first_without_loss(), *worker_);
   }
   traffic.conclude(*record.training, static_cast<double>(spec_.batch) * rounds, rounds, payload);
   training.describe(*record.training);

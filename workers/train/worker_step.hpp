@@ -11,6 +11,9 @@
 
 namespace dynamiccl {
 
+/// The loss of a round in which a worker has no part, before it ever had one: no loss is below 0.
+inline constexpr double kNoLoss = -1;
+
 struct StepTimes {
   double start_us = 0;
   double data_us = 0;  ///< the computing thread waited for its batch

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "containers/cluster/slurm.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "db/reader.hpp"
@@ -45,14 +47,25 @@ void add_clean_verb(CLI::App& app, Shared& shared) {
       for (const auto& folder : remove_rowless_folders(Reader(shared.db), runs.string()))
         removed.push_back("folder " + folder);
     }
-    // Only here: a run that begins may be about to take one over.
-    for (auto& line : clean_jobs()) removed.push_back(std::move(line));
     sweep_shared_folder(removed);
+    // Only here: a run that begins may be about to take one over.
+    std::optional<Error> unasked;
+    try {
+      for (auto& line : clean_jobs()) removed.push_back(std::move(line));
+    } catch (const Error& error) {
+      unasked = error;
+    }
     if (shared.json) {
       fmt::print("{}\n", nlohmann::json{{"removed", removed}}.dump(1));
-      return;
+    } else {
+      for (const auto& line : removed) fmt::print("removed {}\n", line);
     }
-    for (const auto& line : removed) fmt::print("removed {}\n", line);
+    // What else there was is gone by now.
+    if (unasked)
+      throw Error(
+          unasked->kind(),
+          fmt::format("jobs of ended runs may be left in Slurm's queue: {}", unasked->what()));
+    if (shared.json) return;
     if (removed.empty() && !shared.quiet) tell("nothing was left over\n");
   });
 }

@@ -242,6 +242,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
     const StoredChoice stored = read_choice(out);
     request.variables = stored.choice.variables;
     request.table = stored.choice.table;
+    request.origin = stored.choice.origin;
     console.note("it starts with the settings in " + out);
   }
   request.leader.agent = options.call_agent;

@@ -75,6 +75,7 @@ StoredSweep load_sweep(const TuneArguments& arguments, const std::string& db) {
                      : reader.resolve_run(arguments.from);
   TuneOptions options = tune_options_of(loaded.experiment);
   options.huge_pages = measured_huge_pages(reader, sweep.run_id);
+  options.ll128 = measured_ll128(reader, sweep.run_id);
   options.own = arguments.own;
   if (arguments.between_runs) keep_measured_cells(loaded.plan, reader, sweep.run_id);
   sweep.plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),

@@ -6,6 +6,7 @@
 
 #include "containers/environment.hpp"
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
@@ -21,7 +22,9 @@
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
+#include "profiles/detect/facts.hpp"
 #include "reports/model/published.hpp"
+#include "tuner/action/ll128.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/agents/advice.hpp"
 #include "tuner/agents/policy_agent.hpp"
@@ -46,10 +49,17 @@ struct Loaded {
   std::shared_ptr<ClusterSession> cluster;  ///< the ranks' machines; nullptr = this one
 };
 
+bool has_channels(const Plan& plan) {
+  return std::any_of(plan.groups.begin(), plan.groups.end(), [](const PlannedGroup& group) {
+    return backend_facts(group.backend).channels;
+  });
+}
+
 Loaded load(const TuneArguments& arguments) {
   auto loaded = load_experiment(arguments.experiment);
   TuneOptions options = tune_options_of(loaded.experiment);
   options.huge_pages = no_huge_pages_reason().empty();
+  options.ll128 = has_channels(loaded.plan) && why_no_ll128(probe_facts()).empty();
   options.own = arguments.own;
   TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),
                                                          arguments.any_environment)

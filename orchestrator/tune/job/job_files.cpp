@@ -76,7 +76,9 @@ std::string write_choice(const std::string& folder, const JobTuningResult& resul
   if (result.choice.table == CallTable{}) {
     fs::remove(folder + kTable, ignored);
   } else {
-    write_whole(folder + kTable, to_text(call_rows(result.choice.table)));
+    const TableOrigin& origin = result.choice.origin;
+    write_whole(folder + kTable,
+                to_text(call_rows(result.choice.table, origin.ranks, origin.nodes), origin.made));
     conf["NCCL_TUNER_PLUGIN"] = plugin;
     conf["DYNAMICCL_TUNER_TABLE"] = folder + kTable;
   }
@@ -115,10 +117,14 @@ StoredChoice read_choice(const std::string& folder) {
   std::error_code ignored;
   if (fs::exists(folder + kTable, ignored)) {
     std::string problem;
-    const std::vector<CallRow> rows = rows_from_text(read_whole(folder + kTable), problem);
+    const CallTableFile file = call_table_from_text(read_whole(folder + kTable), problem);
     if (!problem.empty())
       throw Error(ErrorKind::data, folder + kTable + ": " + problem + "; tune the job again");
-    stored.choice.table = table_for(rows, 0, 0);
+    if (!file.rows.empty()) {
+      stored.choice.origin = {file.rows.front().ranks, file.rows.front().nodes, file.origin};
+      stored.choice.table =
+          table_for(file.rows, stored.choice.origin.ranks, stored.choice.origin.nodes);
+    }
   }
   const ConfigurationTable table = read_table(folder + kRows);
   stored.choice.entries = table.entries;

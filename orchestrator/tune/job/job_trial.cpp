@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "containers/local_ranks.hpp"
+#include "containers/owner.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -173,7 +175,7 @@ class Observer {
     const auto table = leader_.table();
     if (!leader_.settled() && learning < request_.learn_seconds) return false;
     // Steps under what was learnt, for as long as a measurement takes.
-    const auto reading = table ? leader_.watch().reading(table->second) : std::nullopt;
+    const auto reading = table ? leader_.watch().reading(table->epoch) : std::nullopt;
     return reading && reading->steps >= request_.steps;
   }
 
@@ -185,15 +187,32 @@ class Observer {
     result.step_calls = step_calls_;
     result.by_pauses = rhythm.by_pauses;
     result.mix = leader_.watch().mix();
+    result.origin = origin();
     const auto table = leader_.table();
     if (!table) return;
     result.settled = leader_.settled();
     result.entries = leader_.entries();
-    const auto reading = leader_.watch().reading(table->second);
-    if (!reading || reading->steps < least_steps() || table->first == request_.table) return;
+    const auto reading = leader_.watch().reading(table->epoch);
+    if (!reading || reading->steps < least_steps() || table->table == request_.table) return;
     result.learnt_step = reading->step;
     result.learnt_steps = reading->steps;
-    if (reading->step.count() <= result.step.count()) result.learnt = table->first;
+    if (reading->step.count() > result.step.count()) return;
+    result.learnt = table->table;
+    result.origin.ranks = table->ranks;
+    result.origin.nodes = table->nodes;
+    result.origin.made.costs = table->costs;
+  }
+
+  [[nodiscard]] TableOrigin origin() {
+    const JobWatch& watch = leader_.watch();
+    TableOrigin origin{
+        static_cast<unsigned>(watch.ranks()), static_cast<unsigned>(watch.nodes()), {}};
+    origin.made.costs = watch.costs(watch.largest());
+    if (const auto& facts = leader_.facts()) {
+      origin.made.nccl = facts->nccl_release();
+      origin.made.gpu = facts->gpu;
+    }
+    return origin;
   }
 
   static constexpr double kPatience = 5;
@@ -220,7 +239,9 @@ std::map<std::string, std::string> conf_of(const JobCommand& command, const Tria
   conf["DYNAMICCL_TUNER_FOLDER"] = folder;
   if (!request.times_calls) conf["DYNAMICCL_PROFILE_EVENTS"] = "calls";
   if (!(request.table == CallTable{})) {
-    write_text(folder + "/nccl.table", to_text(call_rows(request.table)));
+    const TableOrigin& origin = request.origin;
+    write_text(folder + "/nccl.table",
+               to_text(call_rows(request.table, origin.ranks, origin.nodes), origin.made));
     conf["DYNAMICCL_TUNER_TABLE"] = folder + "/nccl.table";
   }
   return conf;
@@ -240,8 +261,8 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     result.reason = "the command could not be started: " + process.start_error;
     return;
   }
-  const bool own_end = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
-  if (own_end && result.exit_code != 0)
+  result.ended_itself = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
+  if (result.ended_itself && result.exit_code != 0)
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
 
@@ -272,6 +293,10 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   ProcessOptions options;
   options.timeout = Micros(request.seconds * 1e6);
   options.marker = random_uuid();
+  // What a killed tuner leaves of a trial `clean` ends; a job that it accompanies is the user's.
+  if (request.steps != 0)
+    for (const auto& [name, value] : rank_marks("trial-" + options.marker, owner_token()))
+      job.environment[name] = value;
   options.enough = [&] { return observer.enough(); };
   options.on_stderr = options.on_stdout = on_output;
   const ProcessOutcome outcome = run_processes({job}, options);

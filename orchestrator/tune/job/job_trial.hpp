@@ -27,11 +27,19 @@ struct JobCommand {
       true;  ///< false: it starts containers or other hosts (see goes_elsewhere)
 };
 
+/// For which communicators a job's table is, and what a rank may know it by.
+struct TableOrigin {
+  unsigned ranks = 0;  ///< 0: any
+  unsigned nodes = 0;  ///< as NCCL counts them; 0: any
+  CallTableOrigin made;
+};
+
 /// What a launch is given.
 struct TrialRequest {
   int number = 0;
   std::map<std::string, std::string> variables;  ///< NCCL's, of launch scope
   CallTable table{};                             ///< per call, from the start
+  TableOrigin origin;                            ///< of the table
   double seconds = 60;                           ///< from the job's start; longer is ended
   std::size_t warmup = 3;                        ///< steps that are left out
   std::size_t steps = 12;  ///< that are measured before it is ended; 0: it runs to its own end
@@ -62,6 +70,7 @@ struct JobTrialResult {
   std::uint64_t calls = 0;
   /// What was learnt, with the steps under it; nullopt: nothing, or nothing that was not slower.
   std::optional<CallTable> learnt;
+  TableOrigin origin;  ///< of what was learnt, else of the largest communicator
   std::vector<TableEntry> entries;
   Micros learnt_step{};
   std::size_t learnt_steps = 0;
@@ -73,7 +82,9 @@ struct JobTrialResult {
   bool started = true;  ///< false: the command is not there or may not be run
   int exit_code = 0;
   int interrupted_by = 0;
-  std::string output;  ///< end of the command's stderr
+  std::string output;         ///< end of the command's stderr
+  bool ended_itself = false;  ///< before it was ended here
+  [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
@@ -22,6 +23,8 @@ namespace {
 
 /// Launch settings whose step is within this of the best so far are worth learning under.
 constexpr double kPromising = 1.1;
+/// A folder with less tells nothing of a job's calls.
+constexpr std::uintmax_t kLeastSpace = std::uintmax_t{4} << 20;
 
 std::string milliseconds(double us) { return fmt::format("{:.4g} ms", us / 1e3); }
 
@@ -76,6 +79,8 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.number = launched_++;
   request.variables = setting.variables;
   request.table = setting.table;
+  // Its launches say whether it holds, whatever is new here.
+  request.origin = {setting.origin.ranks, setting.origin.nodes, {}};
   request.seconds = options_.trial_seconds;
   request.steps = options_.steps;
   request.warmup = options_.warmup;
@@ -118,26 +123,48 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
   if (!seen.started) throw Error(ErrorKind::input, seen.reason);
+  if (!seen.ok() && seen.failed())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("the command failed by itself (exit code {}, after {:.1f} s), before {}{}"
+                    "\nStart it without `dynamiccl tune --` until it runs; it gets no input "
+                    "here",
+                    seen.exit_code, seen.seconds,
+                    seen.heard ? "enough of its steps were seen" : "any rank had loaded the plugin",
+                    said));
+  std::error_code ignored;
+  const auto space = std::filesystem::space(command_.folder, ignored);
+  if (!seen.heard && !ignored && space.available < kLeastSpace)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: {} are free there, too little for what the ranks tell of their "
+                            "calls (half a megabyte for each of them and communicator); free some "
+                            "space, or choose another place with --out",
+                            command_.folder, format_bytes(Bytes(space.available))));
   if (!seen.heard)
     throw Error(
         ErrorKind::input,
         fmt::format(
             "the command ran for {:.0f} s and no rank of it loaded the plugin, so nothing is known "
-            "of its calls{}{}\nIt must use NCCL 2.23 or later (earlier ones read no "
+            "of its calls{}\nIt must use NCCL 2.23 or later (earlier ones read no "
             "NCCL_CONF_FILE), reach its first collective within --trial-seconds, and see {} and "
             "{}; "
-            "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}",
-            seen.seconds,
-            seen.exit_code != 0 && seen.exit_code != 143
-                ? fmt::format(" (exit code {})", seen.exit_code)
-                : "",
-            said, command_.folder, command_.plugin,
+            "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job that "
+            "communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune FILE` finds "
+            "settings for it, `dynamiccl export` writes what it loads",
+            seen.seconds, said, command_.folder, command_.plugin,
             goes_elsewhere(command_).empty() ? "" : "\n" + goes_elsewhere(command_)));
   for (const std::string& note : seen.notes)
     if (note.find("CUDA graphs") != std::string::npos)
       throw Error(ErrorKind::input, note +
                                         "; run the job without graph capture to tune it, its "
                                         "settings then hold for the captured calls too");
+  if (!seen.ok() && seen.ended_itself)
+    throw Error(
+        ErrorKind::input,
+        fmt::format("no step could be found in the job, which was over after {:.1f} s: {}{}\n"
+                    "Let it train for more steps, or ask for fewer with --steps and "
+                    "--warmup-steps",
+                    seen.seconds, seen.reason, said));
   if (!seen.ok())
     throw Error(ErrorKind::input,
                 fmt::format("no step could be found in the job: {}{}\nGive it more time with "
@@ -146,6 +173,7 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
 }
 
 void JobTuning::observe() {
+  console_.expect(1);
   JobTrialResult seen = launch({}, 0, true, "default, looked at alone");
   if (result_.interrupted_by != 0) return;
   require_tunable(seen);
@@ -280,6 +308,7 @@ void JobTuning::try_arm(const Choice& choice) {
   search_->learn(choice.arm, {trial.ok(), trial.step});
   note_launch(choice, trial);
   if (!trial.ok()) return leave_network(setting);
+  setting.origin = trial.origin;
   consider(setting, trial.step, arm);
   if (best_.variables == setting.variables) {
     best_launch_arm_ = choice.arm;

@@ -35,6 +35,7 @@ struct JobTuningOptions {
 struct JobChoice {
   std::map<std::string, std::string> variables;
   CallTable table{};
+  TableOrigin origin;
   std::vector<TableEntry> entries;  ///< rows of a configuration table, with the launch's knobs
   [[nodiscard]] bool is_default() const { return variables.empty() && table == CallTable{}; }
 };

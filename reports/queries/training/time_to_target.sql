@@ -12,12 +12,12 @@
 --   reached | integer | launches in which every worker reached the target
 --   steps | integer | steps or rounds until then, median
 --   samples | integer | of all workers until then, median
---   trained_us | us, real | sum of its steps, without evaluations, of the slowest worker, median
+--   trained_us | us, real | sum of its steps, without evaluations, of the slowest worker, median; of all epochs where that launch missed the target
 --   accuracy | real | on held-out samples then, the lowest of the workers, median
 --   sent_bytes | bytes, real | payload sent by the busiest rank until then, median
---   over_plain | real | time over the fastest plain SGD's in the same block, median
+--   over_plain | real | time over the fastest plain SGD's in the same block, median; empty where half of the launches missed the target
 --   over_plain_low | real | smallest
---   over_plain_high | real | largest
+--   over_plain_high | real | largest; empty where one missed the target
 --   samples_over_plain | real | samples until the target over the same plain one's, in the block of over_plain
 --   sample_time_over_plain | real | time for each sample over the same plain one's: over_plain is the product of both
 --   beyond_plain | real | accuracy less the plain one's in the same block, median: compare where samples are equal
@@ -36,9 +36,9 @@
 --   mean_beyond_plain_low | real | smallest
 --   mean_beyond_plain_high | real | largest
 --   settings
--- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
--- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block where both
--- reached the target; over five blocks the smallest and the largest enclose the median with 94 % confidence. The target
+-- The fastest median comes first; those that miss the target in half of their launches come last, however fast. A launch that
+-- misses it, where the plain one of its block reaches it, counts as endless in the median of over_plain. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
+-- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block; over five blocks the smallest and the largest enclose the median with 94 % confidence. The target
 -- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the same plain cells, those without a
 -- target too. accuracy of workers with weights of their own is the least accurate one's.
 WITH taken AS (
@@ -68,10 +68,11 @@ plain AS (
   GROUP BY environment, backend, model, batch, workers, task, block
 ),
 numbered AS (
-  SELECT t.*, CASE WHEN coalesce(t.target_reached, 1) THEN t.trained_us / p.plain_us END AS over,
+  SELECT t.*, CASE WHEN p.plain_us IS NULL THEN NULL WHEN coalesce(t.target_reached, 1) THEN t.trained_us / p.plain_us
+                   ELSE 9e999 END AS over,
          t.accuracy - p.plain_accuracy AS beyond, t.mean_accuracy - p.plain_accuracy AS mean_beyond,
          t.samples * 1.0 / nullif(p.plain_samples, 0) AS samples_over,
-         row_number() OVER (PARTITION BY t.cell_id ORDER BY t.trained_us) AS place,
+         row_number() OVER (PARTITION BY t.cell_id ORDER BY NOT coalesce(t.target_reached, 1), t.trained_us) AS place,
          count(*) OVER (PARTITION BY t.cell_id) AS n
   FROM taken t
   LEFT JOIN plain p ON p.environment = t.environment AND p.backend = t.backend AND p.model = t.model
@@ -84,8 +85,9 @@ ratio AS (
   WHERE over IS NOT NULL
 ),
 typical AS (
-  SELECT cell_id, max(over) FILTER (WHERE place = (n + 1) / 2) AS median, min(over) AS low, max(over) AS high,
-         max(samples_over) FILTER (WHERE place = (n + 1) / 2) AS samples_over
+  SELECT cell_id, nullif(max(over) FILTER (WHERE place = (n + 1) / 2), 9e999) AS median, nullif(min(over), 9e999) AS low,
+         nullif(max(over), 9e999) AS high,
+         max(samples_over) FILTER (WHERE place = (n + 1) / 2 AND over < 9e999) AS samples_over
   FROM ratio
   GROUP BY cell_id
 ),
@@ -126,4 +128,5 @@ LEFT JOIN typical r ON r.cell_id = n.cell_id
 LEFT JOIN further f ON f.cell_id = n.cell_id
 LEFT JOIN averaged a ON a.cell_id = n.cell_id
 WHERE n.place = (n.n + 1) / 2
-ORDER BY n.environment, n.backend, n.model, n.batch, n.workers, n.task, n.trained_us, n.method, n.settings
+ORDER BY n.environment, n.backend, n.model, n.batch, n.workers, n.task, NOT coalesce(n.target_reached, 1), n.trained_us,
+         n.method, n.settings

@@ -124,7 +124,7 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("bach", "3"), ContainsSubstring("batch"));
   CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
   CHECK_THAT(message("batch", "99999999999"),
-             ContainsSubstring("expected a whole number 1..2147483647"));
+             ContainsSubstring("expected a whole number 1..1048576"));
   // A transformer has no positions beyond.
   CHECK_THAT(message("sequence", "513"), ContainsSubstring("expected a whole number 1..512"));
   CHECK(message("sequence", "512").empty());
@@ -134,6 +134,57 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("bucket", "0"), ContainsSubstring("auto"));
   cell.algorithm = "wfbp";
   CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
+}
+
+TEST_CASE("numbers that are none, or that no step would end with, are refused") {
+  WorkCell cell = training_cell({});
+  const auto refusal = [&](const std::string& name, const std::string& value) -> std::string {
+    WorkCell wrong = cell;
+    wrong.knobs[name] = value;
+    try {
+      training_spec(wrong);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* name : {"learning_rate", "momentum", "lars", "target", "slow_momentum",
+                           "lag_threshold", "gossip_pull", "elastic", "density", "shift_rate",
+                           "threshold", "clip", "pace", "slow_factor"}) {
+    INFO(name);
+    for (const char* value : {"nan", "inf", "-inf", "-1"})
+      CHECK_THAT(refusal(name, value), ContainsSubstring(name));
+  }
+  // A pause too long for the clock was none at all.
+  CHECK_THAT(refusal("slow_factor", "1e300"), ContainsSubstring("from 1 to 1000"));
+  CHECK_THAT(refusal("pace", "1e300"), ContainsSubstring("from 0 to 60000"));
+  CHECK(refusal("slow_factor", "1000").empty());
+  CHECK_THAT(refusal("threads", "100000"), ContainsSubstring("1"));
+  for (const char* bits : {"1", "3", "16"})
+    CHECK_THAT(refusal("bits", bits), ContainsSubstring("2, 4 or 8"));
+}
+
+TEST_CASE("a pass over the data has a step, and a part of them a sample", "[d-16][a-12]") {
+  TrainingSpec spec;
+  spec.batch = 32;
+  spec.samples = 63;
+  CHECK(ranks_misfit(spec, 2).empty());  // steps alone are timed
+  spec.epochs = 1;
+  CHECK_THAT(ranks_misfit(spec, 2), ContainsSubstring("2 workers take 64 samples in a step"));
+  spec.samples = 64;
+  CHECK(ranks_misfit(spec, 2).empty());
+  // Files are counted where they are read.
+  spec.data = "/folder";
+  spec.samples = 1;
+  CHECK(ranks_misfit(spec, 2).empty());
+  CHECK_THAT(samples_misfit(spec, 63, 2), ContainsSubstring("no pass over them fills one"));
+  spec.epochs = 0;
+  spec.shares = DataShares::linear;
+  spec.data = kGeneratedData;
+  spec.samples = 9;  // parts of 0.9, 1.8, 2.7 and 3.6
+  CHECK_THAT(ranks_misfit(spec, 4), ContainsSubstring("take 10 or more"));
+  spec.samples = 10;
+  CHECK(ranks_misfit(spec, 4).empty());
 }
 
 TEST_CASE("sizes may be left to the method") {

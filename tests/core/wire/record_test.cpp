@@ -5,8 +5,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "core/vocabulary/json.hpp"
 #include "core/wire/run_config.hpp"
@@ -56,6 +58,20 @@ TEST_CASE("a training cell's figures survive their line of JSON", "[a-12]") {
   CHECK(back.training->max_difference == 1e-7);
   CHECK(back.training->accuracy == -1);
   CHECK(back.training->details["plan"][1] == 2);
+}
+
+TEST_CASE("a figure that is no number leaves its record readable", "[a-12]") {
+  auto cell = sample_cell();
+  cell.training.emplace();
+  cell.training->role = "worker";
+  cell.training->first_loss = 2.3;
+  cell.training->last_loss = std::numeric_limits<double>::quiet_NaN();
+  cell.training->max_difference = std::numeric_limits<double>::infinity();
+  const auto back = std::get<CellRecord>(record_from_json_line(to_json_line(cell)));
+  REQUIRE(back.training);
+  CHECK(back.training->first_loss == 2.3);
+  CHECK(!std::isfinite(back.training->last_loss));
+  CHECK(!std::isfinite(back.training->max_difference));
 }
 
 TEST_CASE("component arrays of unequal length are refused") {

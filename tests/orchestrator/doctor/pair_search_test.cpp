@@ -73,6 +73,42 @@ TEST_CASE("one slow node of four is named in ten launches, with its interval") {
   }
 }
 
+TEST_CASE("a suspect is told against the pair that it was launched in turns with") {
+  // The suspect's own confirming launches are the fastest of all, by chance.
+  int launches = 0;
+  const MeasurePair measure = [&](std::size_t a, std::size_t b) -> std::optional<PairTime> {
+    const bool suspect = a == 3 || b == 3;
+    const double time = suspect ? (++launches > 2 ? 50 : 300) : 100 + static_cast<double>(a);
+    return PairTime{time, time, ""};
+  };
+  const auto result = find_slow_nodes(4, measure);
+  REQUIRE(result.suspects.size() == 1);
+  CHECK(result.suspects.front().node == 3);
+  CHECK_FALSE(result.suspects.front().confirmed);
+  REQUIRE(result.reference.has_value());
+  CHECK(result.reference->a == 0);
+  CHECK(result.reference->b == 1);
+}
+
+TEST_CASE("a pair that never comes up is told, though its ends look slow with others") {
+  // Of a disturbed cluster: nobody but 1 and 3 is near to the fastest pair.
+  const std::map<std::pair<std::size_t, std::size_t>, double> times{{{2, 3}, 240}, {{1, 3}, 100}};
+  const MeasurePair measure = [&](std::size_t a, std::size_t b) -> std::optional<PairTime> {
+    const std::pair<std::size_t, std::size_t> link = std::minmax(a, b);
+    if (link == std::pair<std::size_t, std::size_t>(0, 2)) return PairTime{0, 0, "no route"};
+    const double time = times.contains(link) ? times.at(link) : 150;
+    return PairTime{time, time, ""};
+  };
+  const auto result = find_slow_nodes(4, measure);
+  const auto link = std::find_if(result.suspects.begin(), result.suspects.end(),
+                                 [](const auto& suspect) { return suspect.link; });
+  REQUIRE(link != result.suspects.end());
+  CHECK(link->node + link->with == 2);
+  CHECK(link->node != link->with);
+  CHECK(link->confirmed);
+  CHECK(link->failure == "no route");
+}
+
 TEST_CASE("nodes that are alike are not accused, however disturbed") {
   int accused = 0;
   for (const double noise : {0.01, 0.1, 0.3}) {

@@ -75,6 +75,15 @@ TEST_CASE("a step budget gets the time that it takes, whatever the cap", "[a-31]
   CHECK(epochs.first < budget.first);
   CHECK(epochs.first > budget.first / 2);
   CHECK(times(0, 20).second > epochs.second);
+  // Each sample is a round of ten steps; then each step waits for a worker slowed three times.
+  spec.synchronisation = Synchronisation::local;
+  spec.local_steps = 10;
+  const auto rounds = times(391, 0);
+  CHECK(rounds.first - capped.first > 9 * (budget.first - capped.first));
+  CHECK(rounds.second - capped.second > 9 * (budget.second - capped.second));
+  spec.slow_factor = 3;
+  CHECK(times(391, 0).first > 2 * rounds.first);
+  CHECK(times(391, 0).second > 2 * rounds.second);
 }
 
 TEST_CASE("a warm-up is expected to end at half of the cap", "[a-05]") {

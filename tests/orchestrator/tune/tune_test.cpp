@@ -75,6 +75,41 @@ TEST_CASE("where switches are declared to sum, no other setting is ever launched
   CHECK(most_arms("[machine]\naggregation = \"sharp\"\n") == 1);
 }
 
+TEST_CASE("LL128 is searched where NVLink joins this machine's GPUs, nowhere else",
+          "[C-38][E-65][E-23]") {
+  const auto protocols = [](bool ll128, const std::string& more) {
+    const Experiment experiment = testing::parsed(R"(name = "nvlink"
+[axes]
+environment = ["bare-metal", "cross-docker"]
+backend = "nccl"
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = "1MiB"
+)" + more);
+    TuneOptions options = tune_options_of(experiment);
+    options.ll128 = ll128;
+    Capabilities two_gpus;
+    two_gpus.gpus = 2;
+    std::set<std::string> found;
+    for (const TuneTask& task :
+         make_tune_plan(experiment, make_plan(experiment, two_gpus, nullptr), options).tasks)
+      for (const Action& arm : task.search.task.space->arms()) {
+        const ActionSettings setting = task.search.task.space->setting(arm);
+        const auto protocol = setting.launch_knobs.find("env.NCCL_PROTO");
+        if (protocol != setting.launch_knobs.end() &&
+            protocol->second.find(":LL128") != std::string::npos)
+          found.insert(task.environment + " " + protocol->second);
+      }
+    return found;
+  };
+  // Other collectives keep the protocols that are safe everywhere.
+  CHECK(protocols(true, "") == std::set<std::string>{"bare-metal LL,Simple;allreduce:LL128"});
+  CHECK(protocols(false, "").empty());
+  CHECK(protocols(true, "[knobs.nccl.env]\nNCCL_P2P_DISABLE = \"1\"\n").empty());
+}
+
 TEST_CASE("mistakes in [tune] are told with their place") {
   CHECK_THROWS_WITH(parsed("[tune]\nsweep_launches = 2\n"), ContainsSubstring("sweep_launches"));
   CHECK_THROWS_WITH(parsed("[tune]\nheld_out = \"siez == 1\"\n"), ContainsSubstring("held_out"));

@@ -71,6 +71,29 @@ TEST_CASE("NCCL gets caps per size under one ceiling, for all sizes in between",
   CHECK(table_for(rows, 2, 1).cells[4][26].leaves_all());
 }
 
+TEST_CASE("NCCL's table says for whom it was made", "[E-127]") {
+  const auto made_in = [](const char* link, const nlohmann::json& apart) {
+    auto table = table_of({entry(Backend::nccl, Collective::allreduce, 1 << 26, nccl(16))});
+    table.regimes.front().json = {
+        {"ingredients", {{"intra_link", link}, {"apart", apart}, {"library", "nccl-2.28"}}}};
+    std::string problem;
+    const CallTableFile file = call_table_from_text(
+        text_of(export_table(table, ExportFormat::nccl, {}), "nccl.table"), problem);
+    CHECK(problem.empty());
+    CHECK(file.origin.nccl == "2.28");
+    REQUIRE(!file.rows.empty());
+    for (const CallRow& row : file.rows) CHECK(row.ranks == 4);
+    return file.rows.front().nodes;
+  };
+  // Ranks that share nothing and have host names of their own are nodes to NCCL.
+  CHECK(made_in("none", {"net", "ipc", "uts"}) == 4);
+  CHECK(made_in("folder", {"net", "uts"}) == 4);
+  CHECK(made_in("nvlink", nlohmann::json::array()) == 1);
+  // P2P and shared memory switched off: NCCL may count one node, or several.
+  CHECK(made_in("none", nlohmann::json::array()) == 0);
+  CHECK(made_in("unknown", {"uts"}) == 0);
+}
+
 TEST_CASE("settings that go through a shared folder bring its lines and its mount") {
   // As `tune -- COMMAND` leaves them: the folder and the plugin of the search.
   const std::map<std::string, std::string> chosen{{"env.NCCL_NET", "DynamICCL"},

@@ -1,5 +1,7 @@
 // The plugin as NCCL loads it: by dlopen, through its exported structures, with NCCL's flat tables.
 #include <dlfcn.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,8 +30,9 @@ constexpr int kAllReduce = 4;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 /// The two symbols that the tests call; the profiler's ABI is tests/workers/profiler's.
+std::string g_plugin = DYNAMICCL_PLUGIN_LIBRARY;
 struct Library {
-  void* handle = dlopen(DYNAMICCL_PLUGIN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  void* handle = dlopen(g_plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
   template <class T>
   const T* plugin(const char* name) const {
     return static_cast<const T*>(dlsym(handle, name));
@@ -66,11 +69,14 @@ struct Costs {
 
 struct Folder {
   std::string path = fs::temp_directory_path() / "nccl-plugin-XXXXXX";
-  Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  bool sets = true;  ///< the plugin's variables, until it goes
+  explicit Folder(bool sets_variables = true) : sets(sets_variables) {
+    REQUIRE(mkdtemp(path.data()) != nullptr);
+  }
   ~Folder() {
     fs::remove_all(path);
-    unsetenv("DYNAMICCL_TUNER_TABLE");
-    unsetenv("DYNAMICCL_TUNER_FOLDER");
+    if (sets) unsetenv("DYNAMICCL_TUNER_TABLE");
+    if (sets) unsetenv("DYNAMICCL_TUNER_FOLDER");
   }
   void table(const std::string& text) const {
     std::ofstream(path + "/table") << text;
@@ -88,9 +94,11 @@ std::string small_and_large() {
 struct Communicator {
   const nccl_tuner::PluginV5* plugin;
   void* context = nullptr;
-  Communicator(const nccl_tuner::PluginV5* tuner, std::uint64_t id, std::size_t ranks)
+  Communicator(const nccl_tuner::PluginV5* tuner, std::uint64_t id, std::size_t ranks,
+               std::size_t nodes = 1)
       : plugin(tuner) {
-    CHECK(plugin->init(&context, id, ranks, 1, log_text, nullptr, nullptr) == nccl_tuner::kSuccess);
+    CHECK(plugin->init(&context, id, ranks, nodes, log_text, nullptr, nullptr) ==
+          nccl_tuner::kSuccess);
   }
   ~Communicator() { CHECK(plugin->finalize(context) == nccl_tuner::kSuccess); }
   Communicator(const Communicator&) = delete;
@@ -188,6 +196,173 @@ TEST_CASE("a missing, torn or foreign table leaves NCCL's choices and says so", 
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   setenv("DYNAMICCL_TUNER_TABLE", pipe.c_str(), 1);
   check_untouched("no regular file");
+}
+
+namespace {
+
+bool said(const std::string& text) { return g_said.find(text) != std::string::npos; }
+
+/// In a process of its own, with the plugin under another name: it says a thing once per process,
+/// and what was loaded before the fork leaves the child alone.
+template <class Body>
+void in_own_process(const Body& body) {
+  const Folder copy(false);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    bool fine = false;
+    try {
+      g_said.clear();
+      g_plugin = copy.path + "/plugin.so";
+      fs::copy_file(DYNAMICCL_PLUGIN_LIBRARY, g_plugin);
+      fine = body();
+    } catch (...) {
+    }
+    if (!fine) std::fprintf(stderr, "%s", g_said.c_str());
+    _exit(fine ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+/// Without Catch's checks, whose state is the parent's.
+int channels_of(const nccl_tuner::PluginV5* plugin, std::size_t ranks, std::size_t nodes,
+                Costs costs, std::size_t bytes) {
+  void* context = nullptr;
+  plugin->init(&context, 7, ranks, nodes, log_text, nullptr, nullptr);
+  int channels = 0;
+  plugin->get_coll_info(context, kAllReduce, bytes, 1, costs.as_nccl_passes_it(), 7, 3, 0,
+                        &channels);
+  plugin->finalize(context);
+  return channels;
+}
+
+const CallCell kSixteen{1, 2, 16, 0};
+
+}  // namespace
+
+TEST_CASE("a table of other ranks or nodes is left alone, and NCCL's log says so once", "[E-127]") {
+  const Folder folder;
+  folder.table(to_text({{2, 2, kAllReduce, 0, 47, kSixteen}}));
+  in_own_process([] {
+    const Library library;
+    // One node of two ranks: NVLink, where the table is of two containers' sockets.
+    for (int i = 0; i < 3; ++i)
+      if (channels_of(library.v5(), 2, 1, Costs(), kMiB) != 0) return false;
+    const std::string why =
+        "it was made for 2 ranks on 2 nodes, this communicator has 2 ranks on 1 node";
+    const auto at = g_said.find(why);
+    if (at == std::string::npos || g_said.find(why, at + 1) != std::string::npos) return false;
+    if (!said("2: DynamICCL: table ") || !said("NCCL's own choices stay")) return false;
+    if (channels_of(library.v5(), 4, 2, Costs(), kMiB) != 0 || !said("has 4 ranks on 2 nodes"))
+      return false;
+    return channels_of(library.v5(), 2, 2, Costs(), kMiB) == 16;
+  });
+}
+
+TEST_CASE("a job's smaller groups are no warning where its largest one has the table", "[E-127]") {
+  const Folder folder;
+  folder.table(to_text({{4, 0, kAllReduce, 0, 47, kSixteen}}));
+  in_own_process([] {
+    const Library library;
+    return channels_of(library.v5(), 4, 1, Costs(), kMiB) == 16 &&
+           channels_of(library.v5(), 2, 1, Costs(), kMiB) == 0 && said("3: DynamICCL: table ") &&
+           said("this communicator has 2 ranks on 1 node") && !said("2: DynamICCL");
+  });
+}
+
+TEST_CASE("of a table for several sizes of communicators the rows that fit are used", "[E-127]") {
+  const Folder folder;
+  folder.table(to_text({{2, 1, kAllReduce, 0, 47, {1, 2, 2, 0}},
+                        {4, 1, kAllReduce, 0, 47, kSixteen},
+                        {4, 2, kAllReduce, 0, 47, {1, 2, 8, 0}}}));
+  in_own_process([] {
+    const Library library;
+    return channels_of(library.v5(), 2, 1, Costs(), kMiB) == 2 &&
+           channels_of(library.v5(), 4, 1, Costs(), kMiB) == 16 &&
+           channels_of(library.v5(), 8, 1, Costs(), kMiB) == 0 && !said("2: DynamICCL") &&
+           said("for 2 ranks on 1 node, 4 ranks on 1 node, 4 ranks on 2 nodes");
+  });
+}
+
+TEST_CASE("a table made with another NCCL is left alone", "[E-127]") {
+  const Folder folder;
+  const auto with = [&](const char* made) {
+    folder.table(to_text({{0, 0, kAllReduce, 0, 47, kSixteen}}, {made, "", {}}));
+    return [] {
+      const Library library;
+      void* nccl = dlopen(DYNAMICCL_NAMED_NCCL, RTLD_NOW | RTLD_LOCAL);
+      return nccl == nullptr ? -1 : channels_of(library.v5(), 2, 1, Costs(), kMiB);
+    };
+  };
+  const auto same = with("2.28");
+  in_own_process([&] { return same() == 16 && !said("2: "); });
+  const auto other = with("2.27");
+  in_own_process([&] {
+    return other() == 0 && said("it was made with NCCL 2.27, this is 2.28") &&
+           said("`dynamiccl tune --recheck`");
+  });
+  // The program has NCCL linked in, or it was not found: nothing to hold against.
+  in_own_process([&] {
+    const Library library;
+    return channels_of(library.v5(), 2, 1, Costs(), kMiB) == 16;
+  });
+}
+
+TEST_CASE("a table is left alone where NCCL expects other times than where it was made",
+          "[E-127]") {
+  const Folder folder;
+  // Of sockets: NCCL expected 34 ms of 64 MiB, and nothing is known of 1 KiB.
+  folder.table(
+      to_text({{2, 1, kAllReduce, 0, 47, kSixteen}}, {"", "", {{kAllReduce, 26, 1, 2, 33882.0F}}}));
+  const auto call = [](float us, std::size_t bytes, int function = kAllReduce) {
+    const Library library;
+    void* context = nullptr;
+    library.v5()->init(&context, 7, 2, 1, log_text, nullptr, nullptr);
+    std::array<int, 3> channels{};
+    for (int& one : channels) {
+      Costs costs;
+      costs.at(1, 2) = us;
+      library.v5()->get_coll_info(context, function, bytes, 1, costs.as_nccl_passes_it(), 7, 3, 0,
+                                  &one);
+    }
+    library.v5()->finalize(context);
+    return channels;
+  };
+  const std::array<int, 3> all{16, 16, 16};
+  const std::array<int, 3> none{};
+  in_own_process([&] { return call(33882.0F, 64 * kMiB) == all && !said("2: "); });
+  // The largest message of its bin.
+  in_own_process([&] { return call(67700.0F, 128 * kMiB - 1) == all; });
+  in_own_process([&] { return call(12.0F, 1024) == all; });
+  // NVLink.
+  in_own_process([&] {
+    return call(263.0F, 64 * kMiB) == none && said("2: DynamICCL: the table is not used") &&
+           said("ring/Simple of allreduce of 2^26 bytes") && said("3.39e+04 us") &&
+           said("263 us here") && said("NCCL's own choices stay");
+  });
+  in_own_process(
+      [&] { return call(nccl_tuner::kIgnored, 64 * kMiB) == none && said("is ruled out here"); });
+}
+
+TEST_CASE("a table made on other GPUs is used, and NCCL's log says so", "[E-127]") {
+  const Folder folder;
+  folder.table(to_text({{0, 0, kAllReduce, 0, 47, kSixteen}}, {"", "NVIDIA H200", {}}));
+  in_own_process([] {
+    // The driver's files, as a machine with GPUs has them.
+    const std::string gpus = "/proc/driver";
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", gpus.c_str(), "tmpfs", 0, nullptr) != 0)
+      return true;
+    fs::create_directories(gpus + "/nvidia/gpus/0000:01:00.0");
+    std::ofstream(gpus + "/nvidia/gpus/0000:01:00.0/information")
+        << "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t 16\n";
+    const Library library;
+    return channels_of(library.v5(), 2, 1, Costs(), kMiB) == 16 && said("2: DynamICCL: table ") &&
+           said("was made on NVIDIA H200, this is NVIDIA H100 80GB HBM3");
+  });
 }
 
 TEST_CASE("older NCCLs get the same by versions 4 to 2", "[E-114]") {

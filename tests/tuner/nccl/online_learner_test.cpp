@@ -32,14 +32,17 @@ struct Job {
   double pace = 1;             ///< all calls take so much longer
   double wanted_channels = 8;  ///< of large messages
 
-  Job() {
+  CallTable start;
+
+  explicit Job(const CallTable& started_with = {}) : start(started_with) {
     REQUIRE(mkdtemp(folder.data()) != nullptr);
     for (auto& rank : ranks) rank = std::make_unique<Member>(region(), 0);
   }
   ~Job() { fs::remove_all(folder); }
   std::shared_ptr<Region> region() const {
     std::string problem;
-    return Region::open_or_make(folder, {5, 2}, problem);
+    return Region::open_or_make(folder, {5, 2, 1, false, start == CallTable{} ? nullptr : &start},
+                                problem);
   }
   /// Large messages want 8 channels and Ring/Simple; small ones the library's own choice.
   double us(std::size_t bin, CallCell cell) {
@@ -196,8 +199,11 @@ struct ChangingJob {
   std::function<StepReading()> reading = [] { return StepReading{50, Micros(200'000), 0.01}; };
   std::unique_ptr<OnlineLearner> learner;
 
-  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1, int most_rounds = 0) {
+  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1, int most_rounds = 0,
+                       const CallTable& start = {})
+      : job(start) {
     LearnerOptions options;
+    options.start = start;
     options.calls_per_trial = 5;
     options.space = space;
     options.learn_cost = learn_cost;
@@ -260,6 +266,10 @@ SpaceOptions some_channels() {
 
 TEST_CASE("after a change what is near the best setting is tried, from there on", "[E-108]") {
   ChangingJob job(some_channels());
+  // So far that nobody asks for its steps again.
+  job.reading = [&] {
+    return StepReading{50, Micros(job.channels() == 0 ? 400'000 : 200'000), 0.01};
+  };
   job.settle(20'000);
   REQUIRE(job.channels() == 8);
   job.change(3, 4);
@@ -285,11 +295,84 @@ TEST_CASE("after a change what is near the best setting is tried, from there on"
   }
 }
 
+namespace {
+
+/// The rows of the log that say what the job's steps decided.
+std::vector<DecisionRecord> verdicts(const ChangingJob& job) {
+  std::vector<DecisionRecord> found;
+  for (const DecisionRecord& one : job.decisions)
+    if (one.kind == "final") found.push_back(one);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("settings that a job was started with do not stay where its own are faster",
+          "[E-141][E-143]") {
+  // By calls 8 channels are best; they take processors from what the job computes.
+  CallTable planted{};
+  planted.cells[kAllReduce][26].channels = 8;
+  ChangingJob job(some_channels(), 0.1, 0, planted);
+  double own_us = 200'000;
+  job.reading = [&] {
+    return StepReading{50, Micros(job.channels() == 0 ? own_us : 300'000), 0.01};
+  };
+  SECTION("slower steps than its own default's") {
+    job.settle(20'000);
+    CHECK(job.channels() == 0);
+    CHECK(job.learner->rolled_back() == 1);
+    REQUIRE(verdicts(job).size() == 1);
+    const DecisionRecord verdict = verdicts(job).front();
+    CHECK(verdict.guard == "slower-than-default");
+    CHECK(verdict.arm == "NCCL's own settings");
+    CHECK(verdict.task_key == "nccl/job/table/r2n1");
+    CHECK(verdict.time_us == 200'000);
+    CHECK(verdict.reference_us == 300'000);
+    for (const TableEntry& entry : job.learner->entries()) {
+      CHECK(entry.is_default());
+      CHECK(entry.flags == std::vector<std::string>{"slower-than-default"});
+    }
+    // Its calls go on as the library wants them.
+    CHECK(job.job.ranks[0]->decide(kAllReduce, 26).leaves_all());
+  }
+  SECTION("faster ones stay, and the log says against what") {
+    own_us = 400'000;
+    job.settle(20'000);
+    CHECK(job.channels() == 8);
+    CHECK(job.learner->rolled_back() == 0);
+    REQUIRE(verdicts(job).size() == 1);
+    CHECK(verdicts(job).front().guard == "pass");
+    CHECK(verdicts(job).front().time_us == 300'000);
+    CHECK(verdicts(job).front().reference_us == 400'000);
+  }
+  job.check_in_force();
+}
+
+TEST_CASE("what is learnt after a change is held against the library's own settings, too",
+          "[E-141][E-143]") {
+  ChangingJob job(some_channels());
+  double own_us = 260'000;
+  job.reading = [&] {
+    return StepReading{50, Micros(job.channels() == 0 ? own_us : 200'000), 0.01};
+  };
+  job.settle(20'000);
+  REQUIRE(job.channels() == 8);
+  REQUIRE(verdicts(job).size() == 1);
+  CHECK(verdicts(job).front().guard == "pass");
+  own_us = 150'000;
+  job.change(3, 4);
+  job.settle(20'000);
+  CHECK(job.channels() == 0);
+  CHECK(job.learner->rolled_back() == 1);
+  CHECK(verdicts(job).back().guard == "slower-than-default");
+  job.check_in_force();
+}
+
 TEST_CASE("what the trigger saw is in the choices that follow", "[E-57][E-58][E-59]") {
   ChangingJob job(some_channels());
   job.settle(20'000);
   for (const DecisionRecord& quiet : job.decisions)
-    CHECK(quiet.state.at("congestion") == nlohmann::json{0});
+    if (quiet.kind != "final") CHECK(quiet.state.at("congestion") == nlohmann::json{0});
   job.change(3, 4);
   job.decisions.clear();
   job.settle(20'000);

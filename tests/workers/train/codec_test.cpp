@@ -102,6 +102,32 @@ TEST_CASE("frames have the formula's bytes and nothing is written beyond them",
   }
 }
 
+TEST_CASE("what is no number is written in place, and told where it would stay for ever",
+          "[d-91]") {
+  const Codec codec = GENERATE(from_range(with_frames()));
+  const float odd = GENERATE(std::nanf(""), HUGE_VALF, -HUGE_VALF);
+  for (const std::size_t count : {1, 9, 513, 4097}) {
+    INFO(name_of(codec) << " of " << count << " with " << odd);
+    const ExchangePlan plan = plan_of(codec, {count});
+    WorkerCodec worker(plan, 0, 2);
+    const CodedPart part = coded_parts(plan, 0)[0];
+    auto gradient = gradient_like(count);
+    Coded well(worker, part, gradient);
+    CHECK(worker.boundless() == 0);
+    gradient[count / 2] = odd;
+    Coded coded(worker, part, gradient);
+    CHECK(coded.kept_within(worker.frame_limit(part)));
+    CHECK(frame_bytes(plan.codec, part, worker.step(), coded.frame()) == coded.bytes);
+    const bool seen = std::any_of(coded.decoded.begin(), coded.decoded.end(),
+                                  [](float value) { return !std::isfinite(value); });
+    // Sent as it is, or kept: then it is told. Levels and signs without a memory are over with it.
+    const bool remembers = plan.codec.feedback || codec == Codec::dgc || codec == Codec::diana;
+    const bool shown = seen || codec_row(codec).sum == CodecSum::reduced;
+    if (remembers && !shown) CHECK(worker.boundless() > 0);
+    if (!remembers) CHECK(worker.boundless() == 0);
+  }
+}
+
 TEST_CASE("what was sent and what was kept make up the gradients", "[d-91]") {
   const Codec codec =
       GENERATE(Codec::int8, Codec::onebit, Codec::ef_sign, Codec::terngrad, Codec::qsgd,

@@ -76,6 +76,14 @@ TEST_CASE("looks that do not divide an epoch lose no steps", "[d-98]") {
   CHECK(longer.run(10) == 1);
 }
 
+TEST_CASE("more looks than an int can count are looked at", "[d-98]") {
+  TrainingSpec spec = passes(65'536, 32'768);
+  spec.target = 0.05;
+  Noted noted(spec);
+  CHECK(noted.run(32'768) == 1);
+  CHECK(noted.looks.size() == 1);
+}
+
 TEST_CASE("epochs end with the look that finds the target", "[a-12]") {
   TrainingSpec spec = passes(4, 3);
   spec.target = 0.5;

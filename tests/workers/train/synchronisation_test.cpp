@@ -332,6 +332,31 @@ TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
   CHECK(steps.back() < 4);
 }
 
+TEST_CASE("a worker without a part in a round has no loss in it", "[d-16][d-98]") {
+  auto job = job_of_edits(Backend::gloo, 3, TrainingMethod::bsp_a2a, {sampled}, 0);
+  run_to_end(*job);
+  int unknown = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    INFO(records[0].reason);
+    CHECK(records[0].status == CellStatus::ok);
+    const TrainingFigures& figures = *records[0].training;
+    bool known = false;
+    for (const auto& loss : figures.details.at("losses")) {
+      known = known || !loss.is_null();
+      unknown += loss.is_null() ? 1 : 0;
+      // Afterwards the last round's that it had a part in.
+      CHECK(loss.is_null() != known);
+      if (known) CHECK(loss.get<double>() > 1);
+    }
+    CHECK((figures.first_loss > 1) == known);
+    CHECK((figures.last_loss > 1) == known);
+  }
+  // One of three takes part in the first round.
+  CHECK(unknown >= 2);
+}
+
 TEST_CASE("C2C counts the steps that rounds really had", "[E-186][d-28][d-34]") {
   auto job = job_of_edits(Backend::gloo, 2, TrainingMethod::bsp_a2a,
                           {synchronised(Synchronisation::adacomm),

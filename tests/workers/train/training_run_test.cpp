@@ -154,6 +154,41 @@ TEST_CASE("a step budget is kept by workers and servers, whatever the time cap",
   }
 }
 
+TEST_CASE("a training that diverges says so, and costs no other cell its record", "[a-12][d-96]") {
+  struct Case {
+    TrainingMethod method;
+    Synchronisation how;
+  };
+  const auto [method, how] = GENERATE(Case{TrainingMethod::bsp_a2a, Synchronisation::bsp},
+                                      Case{TrainingMethod::bsp_ps, Synchronisation::asp},
+                                      Case{TrainingMethod::d_psgd, Synchronisation::bsp});
+  // Without an oracle and with one; then a cell that is well.
+  auto job = job_of(Backend::gloo, 2, std::vector(3, method), 0);
+  int cell = 0;
+  edit_specs(*job, [&, how = how](TrainingSpec& spec) {
+    spec.synchronisation = how;
+    spec.oracle = cell == 1 ? 4 : 0;
+    spec.steps = 4;
+    spec.learning_rate = cell++ == 2 ? 0.01 : 1e30;
+  });
+  for (std::size_t i = 0; i < 3; ++i) job->config.cells[i].id += std::to_string(i);
+  job->config.protocol.warmup = 0;
+  job->start();
+  job->wait(kTimeoutS);
+  for (int rank = 0; rank < job->config.ranks; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 3);
+    const bool worker = records[0].training->role == "worker";
+    for (std::size_t i = 0; i < 2 && worker; ++i) {
+      INFO(i << ": " << records[i].reason);
+      CHECK(records[i].status == CellStatus::failed);
+      CHECK_THAT(records[i].reason, ContainsSubstring("training diverged"));
+    }
+    INFO(records[2].reason);
+    CHECK(records[2].status == CellStatus::ok);
+  }
+}
+
 TEST_CASE("what is left open is tried, and training starts anew after that", "[d-49][dear]") {
   auto job =
       job_of(Backend::gloo, 2,

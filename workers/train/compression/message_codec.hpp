@@ -49,7 +49,10 @@ class MessageCodec {
     return parts_[piece];
   }
   [[nodiscard]] std::size_t state_bytes() const { return codec_.state_bytes(); }
-  CodingFigures take_coding() { return std::exchange(coding_, CodingFigures{}); }
+  CodingFigures take_coding() {
+    coding_.boundless = codec_.boundless();
+    return std::exchange(coding_, CodingFigures{});
+  }
 
  private:
   void shift_places(std::size_t piece, std::uint8_t* frames);

@@ -104,6 +104,14 @@ std::size_t WorkerCodec::state_bytes() const {
   return elements * sizeof(float);
 }
 
+std::uint64_t WorkerCodec::boundless() const {
+  std::ptrdiff_t found = 0;
+  for (const auto* values : {&residual_, &momentum_, &shift_, &all_shifts_})
+    found += std::count_if(values->begin(), values->end(),
+                           [](float value) { return !std::isfinite(value); });
+  return static_cast<std::uint64_t>(found);
+}
+
 std::size_t WorkerCodec::kept(const CodedPart& part) const {
   return kept_values(density_at(settings_, step_), part.count);
 }

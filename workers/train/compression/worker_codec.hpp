@@ -66,6 +66,8 @@ class WorkerCodec {
   [[nodiscard]] const CodecSettings& settings() const { return settings_; }
   [[nodiscard]] std::uint64_t step() const { return step_; }
   [[nodiscard]] std::size_t state_bytes() const;
+  /// How many values that are kept from step to step are no finite numbers.
+  [[nodiscard]] std::uint64_t boundless() const;
 
  private:
   [[nodiscard]] std::size_t kept(const CodedPart& part) const;

@@ -16,6 +16,9 @@ struct CodingFigures {
   std::uint64_t plain_bytes = 0;    ///< the same as plain values
   std::uint64_t formula_bytes = 0;  ///< the same by formula
   bool by_formula = true;           ///< false: bytes depend on values, for which no formula knows
+  /// Values that are no finite numbers in what host codecs keep back: they stay for ever, and what
+  /// is sent of them may look like a number.
+  std::uint64_t boundless = 0;
 };
 
 /// How one piece is summed over all workers: the architecture's half of a method. Called by the

@@ -118,7 +118,7 @@ class RoundDriver final : public StepDriver {
     if (choco_) choco_->restart();
     lengths_ = RoundLengths(spec_);
     has_met_ = false;
-    loss_ = 0;
+    loss_ = kNoLoss;
     forgot_ = false;
   }
   [[nodiscard]] int next_steps() const override { return lengths_.steps(); }
@@ -328,8 +328,8 @@ class RoundDriver final : public StepDriver {
   FlatBuffer met_;    ///< SlowMo, codecs: the weights after the last average; EASGD: the centre
   FlatBuffer moved_;  ///< SlowMo: the momentum of averages
   bool has_met_ = false;
-  bool applies_ = false;  ///< the exchange's sums are gradients
-  double loss_ = 0;       ///< of the last round that it took part in
+  bool applies_ = false;   ///< the exchange's sums are gradients
+  double loss_ = kNoLoss;  ///< of the last round that it took part in
   double busy_us_ = 0;
   std::vector<Span> spans_;
   bool forgot_ = false;  ///< that workers wait otherwise by now: a planted fault
