@@ -68,6 +68,18 @@ void drop_views(SQLite::Database& db) {
   for (const auto& name : old) db.exec("DROP VIEW \"" + name + "\"");
 }
 
+/// The same views for one connection; each begins a line.
+std::string temporary(std::string_view views) {
+  constexpr std::string_view kCreate = "CREATE VIEW ";
+  std::string text(views);
+  for (std::size_t at = text.find(kCreate); at != std::string::npos; at = text.find(kCreate, at)) {
+    const bool begins_line = at == 0 || text[at - 1] == '\n';
+    if (begins_line) text.replace(at, kCreate.size(), "CREATE TEMP VIEW ");
+    at += kCreate.size();
+  }
+  return text;
+}
+
 void check_foreign_keys(SQLite::Database& db, const std::string& path) {
   SQLite::Statement check(db, "PRAGMA foreign_key_check");
   if (check.executeStep()) {
@@ -143,6 +155,14 @@ void require_current(SQLite::Database& db, const std::string& path, const Schema
             "`dynamiccl run FILE --db {}` brings it forward itself",
             path, version, set.version(), path, path));
   }
+}
+
+void read_through_views_of(SQLite::Database& db, const SchemaSet& set) {
+  if (views_are_current(db, sha256_hex(set.views))) return;
+  // The main database is opened read-only; only the connection's own, in memory, is written here.
+  db.exec("PRAGMA query_only=OFF");
+  db.exec(temporary(set.views));
+  db.exec("PRAGMA query_only=ON");
 }
 
 }  // namespace dynamiccl

@@ -34,4 +34,9 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
 /// @throws Error(data) unless the database has exactly the set's version
 void require_current(SQLite::Database& db, const std::string& path, const SchemaSet& set);
 
+/// What `db` reads are the set's views, also where the file, of the same version, holds those of
+/// another program: TEMP views of the same names stand before them in this connection. The file is
+/// not written. PRAGMA temp_store, if at all, comes before: a change of it drops them.
+void read_through_views_of(SQLite::Database& db, const SchemaSet& set);
+
 }  // namespace dynamiccl

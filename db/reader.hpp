@@ -9,8 +9,8 @@
 
 namespace dynamiccl {
 
-/// Reads the database; cannot write, whatever SQL it is given. Readers and the writer do not wait
-/// for each other. Not thread-safe.
+/// Reads the database; cannot write, whatever SQL it is given. Its views are this program's, also
+/// in a file of another build. Readers and the writer do not wait for each other. Not thread-safe.
 class Reader {
  public:
   /// @throws Error(environment) when the file does not exist or cannot be read, Error(data) when it

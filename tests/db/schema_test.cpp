@@ -300,3 +300,43 @@ TEST_CASE("changed views are made anew without a new version") {
   CHECK_NOTHROW(Reader(path).query("SELECT * FROM v_cell"));
   CHECK_THROWS(Reader(path).query("SELECT * FROM v_other"));
 }
+
+TEST_CASE("a reader has this program's views in another build's file, which it does not write") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  {
+    Store store(path);
+    TrainingFigures figures;
+    figures.role = "worker";
+    store_training(store, {{{"dear", R"({"model":"mlp","batch":"8"})"}}, {9}}, figures, 1);
+  }
+  const std::string rows = "SELECT task, trained_us, step_us FROM v_training";
+  const auto now = Reader(path).query(rows).rows;
+  REQUIRE(now.size() == 1);
+  SchemaSet other = current_schema();
+  other.views =
+      "CREATE VIEW v_training AS SELECT measurement_id AS measurement_row FROM training;"
+      "CREATE VIEW v_other AS SELECT 1 AS one;";
+  {
+    SQLite::Database db = open_for_writing(path);
+    migrate(db, path, other);
+  }
+  const auto bytes_of_file = [&] {
+    std::ostringstream bytes;
+    bytes << std::ifstream(path).rdbuf();
+    return bytes.str();
+  };
+  const auto before = bytes_of_file();
+  {
+    const Reader reader(path);
+    CHECK(reader.query(rows).rows == now);
+    CHECK(reader.query("SELECT * FROM v_cell").rows.size() == 1);
+    CHECK(reader.query("SELECT one FROM v_other").rows.size() == 1);
+    for (const auto* sql : {"DROP VIEW v_training", "CREATE TEMP VIEW v_mine AS SELECT 1",
+                            "CREATE TEMP TABLE t (x)", "DELETE FROM run"})
+      CHECK_THROWS_WITH(reader.query(sql), ContainsSubstring("queries only read"));
+  }
+  CHECK(bytes_of_file() == before);
+  CHECK(SQLite::Database(path).execAndGet("SELECT count(*) FROM sqlite_master WHERE type = 'view'")
+            .getInt() == 2);
+}
