@@ -337,6 +337,7 @@ TEST_CASE("a reader has this program's views in another build's file, which it d
       CHECK_THROWS_WITH(reader.query(sql), ContainsSubstring("queries only read"));
   }
   CHECK(bytes_of_file() == before);
-  CHECK(SQLite::Database(path).execAndGet("SELECT count(*) FROM sqlite_master WHERE type = 'view'")
+  CHECK(SQLite::Database(path)
+            .execAndGet("SELECT count(*) FROM sqlite_master WHERE type = 'view'")
             .getInt() == 2);
 }
