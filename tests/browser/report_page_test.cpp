@@ -115,6 +115,16 @@ constexpr const char* kBlankCanvases = R"(
     return colours.size < 4;
   }).length)";
 
+/// The page of the folder's page.sqlite, all charts drawn.
+void draw_page(Chromium& browser, const ScratchFolder& folder) {
+  const auto path = folder.file("report.html");
+  std::ofstream(path) << render_report_html(Reader(folder.file("page.sqlite")), "last");
+  browser.show({});
+  browser.open(path);
+  REQUIRE(browser.becomes_true("document.documentElement.dataset.firstChartMs"));
+  browser.evaluate("Report.drawAll()");
+}
+
 }  // namespace
 
 TEST_CASE("the page draws its charts without a complaint and without the network") {
@@ -248,13 +258,8 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
                    {"ddp", R"({"batch":"8","bucket":"1048576","model":"cnn"})"}},
                   {80, 100}},
                  figures, 4);
-  const auto path = folder.file("report.html");
-  std::ofstream(path) << render_report_html(Reader(folder.file("page.sqlite")), "last");
-  Chromium browser(std::filesystem::path(path).parent_path().string());
-  browser.show({});
-  browser.open(path);
-  REQUIRE(browser.becomes_true("document.documentElement.dataset.firstChartMs"));
-  browser.evaluate("Report.drawAll()");
+  Chromium browser(folder.file("."));
+  draw_page(browser, folder);
   CHECK(browser.becomes_true("document.querySelectorAll('#training .plot canvas').length === 3"));
   CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
   const auto text = browser.evaluate("document.getElementById('training').innerText");
@@ -289,13 +294,8 @@ TEST_CASE("the page draws the accuracy over time and bytes of what trains by epo
                                    "target":"0.6"})"}},
                   {80, 100}},
                  figures, 4);
-  const auto path = folder.file("report.html");
-  std::ofstream(path) << render_report_html(Reader(folder.file("page.sqlite")), "last");
-  Chromium browser(std::filesystem::path(path).parent_path().string());
-  browser.show({});
-  browser.open(path);
-  REQUIRE(browser.becomes_true("document.documentElement.dataset.firstChartMs"));
-  browser.evaluate("Report.drawAll()");
+  Chromium browser(folder.file("."));
+  draw_page(browser, folder);
   const auto text =
       browser.evaluate("document.getElementById('training').textContent").get<std::string>();
   CHECK_THAT(text, !ContainsSubstring("could not be drawn"));

@@ -8,6 +8,22 @@ using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
 
+namespace {
+
+/// What a cell is refused with when a setting has this value; "" when it is not.
+std::string refusal_of(const WorkCell& cell, const std::string& name, const std::string& value) {
+  WorkCell wrong = cell;
+  wrong.knobs[name] = value;
+  try {
+    training_spec(wrong);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
 TEST_CASE("models have their published sizes", "[d-40]") {
   CHECK(facts_of(TrainingModel::resnet18, 64).parameters == 11'173'962);
   CHECK(facts_of(TrainingModel::resnet50, 64).parameters == 25'557'032);
@@ -111,15 +127,8 @@ TEST_CASE("a training cell carries its settings there and back") {
 
 TEST_CASE("a wrong training setting names itself and what is known") {
   WorkCell cell = training_cell({});
-  const auto message = [&](const char* name, const char* value) -> std::string {
-    WorkCell wrong = cell;
-    wrong.knobs[name] = value;
-    try {
-      training_spec(wrong);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+  const auto message = [&](const char* name, const char* value) {
+    return refusal_of(cell, name, value);
   };
   CHECK_THAT(message("bach", "3"), ContainsSubstring("batch"));
   CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
@@ -138,15 +147,8 @@ TEST_CASE("a wrong training setting names itself and what is known") {
 
 TEST_CASE("numbers that are none, or that no step would end with, are refused") {
   WorkCell cell = training_cell({});
-  const auto refusal = [&](const std::string& name, const std::string& value) -> std::string {
-    WorkCell wrong = cell;
-    wrong.knobs[name] = value;
-    try {
-      training_spec(wrong);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+  const auto refusal = [&](const std::string& name, const std::string& value) {
+    return refusal_of(cell, name, value);
   };
   for (const char* name : {"learning_rate", "momentum", "lars", "target", "slow_momentum",
                            "lag_threshold", "gossip_pull", "elastic", "density", "shift_rate",
