@@ -121,8 +121,9 @@ int pragma(SQLite::Database& db, const std::string& name) {
 }
 
 void check_owner_program(SQLite::Database& db, const std::string& path) {
-  const int id = pragma(db, "application_id");
+  // In this order: another process may be creating it, tables and id in one step.
   const bool empty = db.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0;
+  const int id = pragma(db, "application_id");
   if (id == kApplicationId || (id == 0 && empty)) return;
   throw Error(ErrorKind::data,
               fmt::format("database {}: an SQLite file of another program; it is left untouched, "
