@@ -28,6 +28,18 @@ std::string apart_text(const json& ingredients) {
   return join(names, ", ");
 }
 
+/// For NCCL, which takes containers for machines, one namespace shared alone wins little.
+RegimeCause no_shared_memory(const json& ingredients, const std::string& why) {
+  const std::string because = why.empty() ? "" : " (" + why + ")";
+  if (!text_at(ingredients, "library").starts_with("nccl-"))
+    return {"no memory shared between ranks" + because, "ipc = \"shared\" in the profile"};
+  const bool by_setting = why.find("NCCL_SHM_DISABLE=1") != std::string::npos;
+  return {"NCCL's ranks share no memory" + because,
+          by_setting ? "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE unset"
+                     : "ipc, uts, network = \"host\", gpus = \"all\"; or NCCL_NET=DynamICCL in a "
+                       "folder: dynamiccl doctor"};
+}
+
 }  // namespace
 
 Crowding crowding_of(const Reader& reader, const std::string& run_uuid) {
@@ -50,8 +62,7 @@ std::vector<RegimeCause> regime_causes(const json& regime, const std::set<std::s
   };
   const std::string tier = text_at(ingredients, "inter_tier");
   if (text_at(ingredients, "intra_link") == "none")
-    causes.push_back({"no memory shared between ranks" + because("intra_link"),
-                      "ipc = \"shared\" in the profile"});
+    causes.push_back(no_shared_memory(ingredients, text_at(evidence, "intra_link")));
   if (is_at(ingredients, "single_copy", false) && text_at(ingredients, "intra_link") == "shm")
     causes.push_back({"shared memory without single copy" + because("single_copy"),
                       "pid = \"shared\" and SYS_PTRACE in the profile"});

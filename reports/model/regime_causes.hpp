@@ -17,7 +17,7 @@ Crowding crowding_of(const Reader& reader, const std::string& run_uuid);
 
 struct RegimeCause {
   std::string text;
-  std::string fix;  ///< in a few words; "" = told with another cause, or none
+  std::string fix;  ///< at most 90 columns; "" = told with another cause, or none
 };
 
 /// Why an environment communicates as it does, the weightiest first: what its regime says and how

@@ -25,7 +25,9 @@ namespace {
 
 constexpr std::size_t kWidth = 100;
 constexpr std::size_t kLines = 30;
-constexpr std::size_t kMostEnvironments = 6;
+constexpr std::size_t kMostEnvironments = 6;  // fewer where the rest is long
+constexpr std::size_t kLeastEnvironments = 4;
+constexpr std::size_t kMostCauses = 2;
 constexpr std::size_t kMostDoubts = 3;
 constexpr std::size_t kLongDoubt = 2;  // lines
 
@@ -131,8 +133,9 @@ std::string cost_line(const std::string& environment, const std::vector<CellCost
   return line + "\n";
 }
 
+/// @param most environments
 std::string costs_text(const std::vector<CellFigure>& figures, const std::vector<CellCost>& costs,
-                       const std::map<std::string, std::string>& moved) {
+                       const std::map<std::string, std::string>& moved, std::size_t most) {
   std::map<std::pair<std::size_t, std::string>, std::size_t> cells;
   for (const auto& figure : figures) ++cells[environment_order(figure.environment)];
   std::map<std::pair<std::size_t, std::string>, std::string> names;
@@ -143,8 +146,8 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
                     "data moved by\n";
   std::size_t told = 0;
   for (const auto& [place, name] : names) {
-    if (told++ == kMostEnvironments) {
-      out += fmt::format("and {} more: query overhead\n", names.size() - kMostEnvironments);
+    if (told++ == most) {
+      out += fmt::format("and {} more: query overhead\n", names.size() - most);
       break;
     }
     const auto found = moved.find(name);
@@ -175,9 +178,9 @@ std::string extremes_text(const std::vector<CellCost>& costs) {
          wrapped("best: " + cell_text(*best), "  ", 1);
 }
 
-/// By environment: why, with the fix. Those that are bare metal's too explain no difference.
-std::vector<std::string> causes_text(const Reader& reader, const std::string& run_uuid,
-                                     std::int64_t run) {
+/// Why, by environment, each with its fix on a line of its own, so that no evidence cuts it.
+/// Those that are bare metal's too explain no difference.
+std::string causes_text(const Reader& reader, const std::string& run_uuid, std::int64_t run) {
   const Table table = reader.query(
       "SELECT v.environment, v.backend, l.regime_json FROM v_launch v "
       "JOIN launch l ON l.id = v.launch_row WHERE v.run_row = ?1 AND v.launch_status = 'ok' "
@@ -195,15 +198,20 @@ std::vector<std::string> causes_text(const Reader& reader, const std::string& ru
       found[rows.text(i, "environment")].emplace(cause.text, cause.fix);
   }
   const auto usual = found["bare-metal"];
-  std::vector<std::string> lines;
+  std::string out;
+  std::size_t told = 0;
   for (const auto& [environment, causes] : found) {
     if (environment == "bare-metal") continue;
     for (const auto& [text, fix] : causes) {
       if (usual.contains(text) || fix.empty()) continue;
-      lines.push_back(fmt::format("why {}: {}; fix: {}", environment, text, fix));
+      if (told++ < kMostCauses)
+        out += wrapped(fmt::format("why {}: {}", environment, text), "  ", 1) +
+               fmt::format("  fix: {}\n", fix);
     }
   }
-  return lines;
+  if (told > kMostCauses)
+    out += fmt::format("  and {} more: dynamiccl doctor\n", told - kMostCauses);
+  return out;
 }
 
 /// The fastest method of each workload, and what it is over PyTorch's DDP.
@@ -279,27 +287,31 @@ std::string render_answer(const Reader& reader, const std::string& run_id,
   const auto row = run_scope(reader, run);
   const Table info = reader.query("SELECT name, status FROM run WHERE uuid = ?1", {run});
   const TableView about(info);
-  std::string out = wrapped(fmt::format("run {} ({}), {}: {}", run, about.text(0, "name"),
-                                        about.text(0, "status"), cell_counts(reader, run)),
-                            "  ", 2);
+  const std::string head = wrapped(fmt::format("run {} ({}), {}: {}", run, about.text(0, "name"),
+                                               about.text(0, "status"), cell_counts(reader, run)),
+                                   "  ", 2);
   const auto figures = load_figures(reader, row);
   const auto costs = costs_of(figures);
   const auto training = training_text(reader, row.front(), figures);
-  if (!figures.empty()) out += costs_text(figures, costs, moved_by(reader, row.front()));
-  out += extremes_text(costs);
-  out += some_lines(causes_text(reader, run, row.front()), 2, 1, "dynamiccl doctor");
-  out += some_lines(training, 2, 1, "query training");
+  std::string rest = extremes_text(costs) + causes_text(reader, run, row.front()) +
+                     some_lines(training, 2, 1, "query training");
   // Without training there is room for what else they say: why, and by how much.
   const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
-  out += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
-                    "query noise, warmup, independence");
-  out += without_result(reader, run);
-  out += next_text(run, page, !costs.empty(), !training.empty());
+  rest += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
+                     "query noise, warmup, independence");
+  rest += without_result(reader, run);
+  rest += next_text(run, page, !costs.empty(), !training.empty());
+  constexpr std::size_t kCauses = 2 * kMostCauses + 1;
   constexpr std::size_t kTraining = 3;
+  constexpr std::size_t kTableFrame = 2 + 1;  // blank and head, "and ... more"
   static_assert(kMostDoubts * kLongDoubt <= kMostDoubts + kTraining);
-  static_assert(kLines >=
-                2 + 2 + kMostEnvironments + 1 + 2 + 3 + kTraining + kMostDoubts + 1 + 3 + 4);
-  return out;
+  static_assert(kLines >= 2 + kTableFrame + kLeastEnvironments + 2 + kCauses + kTraining +
+                              kMostDoubts + 1 + 3 + 4);
+  if (figures.empty()) return head + rest;
+  const auto used = static_cast<std::size_t>(std::ranges::count(head + rest, '\n'));
+  const std::size_t most = std::clamp(kLines - std::min(kLines, used + kTableFrame),
+                                      kLeastEnvironments, kMostEnvironments);
+  return head + costs_text(figures, costs, moved_by(reader, row.front()), most) + rest;
 }
 
 }  // namespace dynamiccl

@@ -231,7 +231,7 @@ std::string side_line(const char* side, const Reader& reader, const std::string&
 }  // namespace
 
 std::string render_run_diff(const Reader& reader, const std::string& a_name,
-                            const std::string& b_name, OutputFormat format) {
+                            const std::string& b_name, OutputFormat format, std::size_t width) {
   const std::string a = reader.resolve_run(a_name);
   const std::string b = reader.resolve_run(b_name);
   const Table differences = findings_table(compare_runs(reader, a, b));
@@ -253,7 +253,7 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
   std::string out = side_line("A", reader, a) + side_line("B", reader, b);
   out += differences.rows.empty()
              ? "\nnothing that is recorded differs: settings, host, profiles, images, libraries\n"
-             : "\nwhat differs\n" + render_table(differences, format);
+             : "\nwhat differs\n" + render_table(differences, format, {}, width);
   if (!figures.table.rows.empty()) {
     out +=
         "\nfigures: median of launch medians [95 % interval]; x A = time of B / time of A, "
@@ -263,7 +263,8 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
                      with_shared(parse_columns("A_us | us, real, interval | time of A\n"
                                                "B_us | us, real, interval | time of B\n"
                                                "x A | real, interval | time of B over time of A",
-                                               "run_diff")));
+                                               "run_diff")),
+                     width);
   }
   if (figures.timed_unlike > 0)
     out += fmt::format(

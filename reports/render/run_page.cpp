@@ -89,7 +89,8 @@ std::string literal(const std::string& text, OutputFormat format) {
   return "```\n" + text + "```\n";
 }
 
-std::string page_for_people(const Reader& reader, const Page& page, OutputFormat format) {
+std::string page_for_people(const Reader& reader, const Page& page, OutputFormat format,
+                            std::size_t width) {
   const TableView run(page.run);
   std::string facts;
   for (const char* column : {"run_id", "name", "status", "started_utc", "ended_utc", "seed",
@@ -106,7 +107,8 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
       out += heading(title, format) +
              render_table(
                  rows, format,
-                 with_shared(parse_columns("duration_s | s, real | from start to end", "show")));
+                 with_shared(parse_columns("duration_s | s, real | from start to end", "show")),
+                 width);
   };
   const auto notes = trust_notes(reader, run.text(0, "run_id"),
                                  load_figures(reader, run_scope(reader, run.text(0, "run_id"))));
@@ -165,11 +167,12 @@ std::string page_as_json(const Page& page) {
 
 Table list_runs(const Reader& reader) { return named_query(reader, "runs", QueryScope{}); }
 
-std::string render_run(const Reader& reader, const std::string& run_id, OutputFormat format) {
+std::string render_run(const Reader& reader, const std::string& run_id, OutputFormat format,
+                       std::size_t width) {
   const Page page = load_page(reader, reader.resolve_run(run_id));
   if (format == OutputFormat::csv) return render_table(page.launches, format);
   if (format == OutputFormat::json) return page_as_json(page);
-  return page_for_people(reader, page, format);
+  return page_for_people(reader, page, format, width);
 }
 
 }  // namespace dynamiccl

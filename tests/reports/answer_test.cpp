@@ -12,8 +12,10 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Many environments, each `slower` times bare metal, four launches of each.
-std::string answer_of(const std::vector<std::string>& environments, const std::string& page = "") {
+/// Many environments, each slower than the one before, four launches of each.
+/// @param regime of all but bare metal
+std::string answer_of(const std::vector<std::string>& environments, const std::string& page = "",
+                      const std::string& regime = "{}") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
   const auto plan = make_plan("run-1", environments, {"allreduce", "broadcast"}, {1024, 1 << 20});
@@ -22,7 +24,9 @@ std::string answer_of(const std::vector<std::string>& environments, const std::s
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       const auto start = make_start(plan.groups[g].id, block);
       const auto row = store.begin_launch("run-1", start);
-      store.finish_launch(row, make_end(),
+      auto end = make_end();
+      if (plan.groups[g].environment != "bare-metal") end.regime_json = regime;
+      store.finish_launch(row, end,
                           make_records(plan.cells, plan.groups[g].id, start.uuid,
                                        plan.groups[g].ranks, 20, [&](const CellInfo&, int, int) {
                                          return (10.0 + 0.01 * block) *
@@ -51,6 +55,43 @@ TEST_CASE("the answer has at most 30 lines of 100 columns, however many environm
   const auto lines = split(answer_of(environments), '\n');
   CHECK(lines.size() <= 31);  // the last one is empty
   for (const auto& line : lines) CHECK(line.size() <= 100);
+}
+
+TEST_CASE("no evidence cuts a cause's fix, which stands on a line of its own") {
+  const std::string long_evidence(120, 'x');
+  const auto regime = [&](const std::string& ingredients, const std::string& intra) {
+    return R"({"ingredients":)" + ingredients + R"(,"evidence":{"intra_link":")" + intra +
+           R"(","single_copy":")" + long_evidence + R"(","small_shm":")" + long_evidence + R"("}})";
+  };
+  const std::string nccl = R"({"library":"nccl-2.28","intra_link":"none"})";
+  const std::vector<std::pair<std::string, std::string>> fix_of{
+      {regime(R"({"library":"openmpi-4.1","intra_link":"none"})", "the ranks' /dev/shm differ"),
+       "ipc = \"shared\" in the profile"},
+      {regime(nccl, "the ranks' host names differ: NCCL takes them for different machines"),
+       "ipc, uts, network = \"host\", gpus = \"all\"; or NCCL_NET=DynamICCL in a folder: dynamiccl "
+       "doctor"},
+      {regime(nccl, "NCCL_P2P_DISABLE=1; NCCL_SHM_DISABLE=1"),
+       "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE unset"},
+      {regime(R"({"intra_link":"shm","single_copy":false})", ""),
+       "pid = \"shared\" and SYS_PTRACE in the profile"},
+      {regime(R"({"small_shm":true})", ""), "a larger shm_size in the profile"},
+      {regime(R"({"inter_tier":"shaped-1000Mbit/s"})", ""), "a profile without the cap"}};
+  for (const auto& [found, fix] : fix_of) {
+    const auto text = answer_of({"bare-metal", "cross-docker"}, "", found);
+    CHECK_THAT(text, ContainsSubstring("why cross-docker: ") &&
+                         ContainsSubstring("\n  fix: " + fix + "\n"));
+    for (const auto& line : split(text, '\n')) CHECK(line.size() <= 100);
+  }
+}
+
+TEST_CASE("the answer keeps to its lines with causes of every environment, too") {
+  std::vector<std::string> environments{"bare-metal"};
+  for (int i = 0; i < 12; ++i) environments.push_back("environment-" + std::to_string(i));
+  const auto text = answer_of(environments, "results/r.html",
+                              R"({"ingredients":{"library":"nccl-2.28","intra_link":"none"}})");
+  CHECK_THAT(text, ContainsSubstring("  and 10 more: dynamiccl doctor\n") &&
+                       ContainsSubstring(" more: query overhead\n"));
+  CHECK(split(text, '\n').size() <= 31);  // the last one is empty
 }
 
 TEST_CASE("of a run with bare metal alone the answer says that there is no other environment") {

@@ -167,7 +167,8 @@ void add_list_verb(CLI::App& app, Shared& shared) {
   verb->footer("Example:\n  dynamiccl list --json");
   verb->callback([format, &shared] {
     const auto as = format_of(*format, shared);
-    fmt::print("{}", for_terminals(render_table(list_runs(Reader(shared.db)), as), as));
+    fmt::print("{}", for_terminals(
+                         render_table(list_runs(Reader(shared.db)), as, {}, stdout_columns()), as));
   });
 }
 
@@ -194,10 +195,12 @@ std::string shown(const ShowArguments& arguments, const Shared& shared) {
                 "show --trace: a trace is of one run and always Chrome's JSON; leave out --diff "
                 "and --format, as in show last --trace dear > trace.json");
   const Reader reader(shared.db);
-  if (arguments.diff) return for_terminals(render_run_diff(reader, runs[0], runs[1], as), as);
+  const auto width = stdout_columns();
+  if (arguments.diff)
+    return for_terminals(render_run_diff(reader, runs[0], runs[1], as, width), as);
   const std::string run = runs.empty() ? "last" : runs.front();
   return traces ? step_trace(reader, run, arguments.trace).dump() + "\n"
-                : for_terminals(render_run(reader, run, as), as);
+                : for_terminals(render_run(reader, run, as, width), as);
 }
 
 }  // namespace

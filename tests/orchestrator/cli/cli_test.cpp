@@ -1,4 +1,9 @@
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +13,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
+#include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
@@ -27,6 +33,33 @@ ranks = 2
 collective = "allreduce"
 size = "1KiB"
 )";
+
+/// What the program prints on a terminal of so many columns.
+std::string on_terminal(unsigned short columns, const std::string& arguments) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(terminal >= 0);
+  REQUIRE(grantpt(terminal) == 0);
+  REQUIRE(unlockpt(terminal) == 0);
+  winsize size{};
+  size.ws_col = columns;
+  REQUIRE(ioctl(terminal, TIOCSWINSZ, &size) == 0);
+  const auto finished = run_command(
+      {"sh", "-c", "'" + testing::kProgram + "' " + arguments + " > " + ptsname(terminal)});
+  std::string text;
+  std::array<char, 4096> piece{};
+  for (ssize_t got = 0; (got = read(terminal, piece.data(), piece.size())) > 0;)
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  close(terminal);
+  REQUIRE(finished.exit_code == 0);
+  std::erase(text, '\r');
+  return text;
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  for (const auto& line : split(text, '\n')) widest = std::max(widest, line.size());
+  return widest;
+}
 
 }  // namespace
 
@@ -336,6 +369,29 @@ TEST_CASE("an option that would be ignored is refused") {
     CHECK(two.err.find("--json and --format csv are two formats; give one") != std::string::npos);
   }
   CHECK(run({"query", "runs", "--json", "--format", "json", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("list and show fit their tables to the terminal") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  Store store(db);
+  auto plan = testing::make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  plan.run.name = "a name in many words, " + std::string(60, 'x');
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store.finish_launch(
+      store.begin_launch("run-1", testing::make_start(plan.groups[0].id, 0)),
+      testing::make_end(LaunchStatus::failed, "a reason in many words, " + std::string(60, 'x')),
+      {});
+  store.end_run("run-1", "complete");
+  const auto launches = [](const std::string& shown) {
+    const auto begin = shown.find("\nlaunches\n");
+    REQUIRE(begin != std::string::npos);
+    return shown.substr(begin, shown.find("\n\n", begin + 1) - begin);
+  };
+  CHECK(widest_line(run({"list", "--db", db}).out) > 130);
+  CHECK(widest_line(on_terminal(130, "list --db " + db)) <= 130);
+  CHECK(widest_line(launches(run({"show", "--db", db}).out)) > 150);
+  CHECK(widest_line(launches(on_terminal(150, "show --db " + db))) <= 150);
 }
 
 TEST_CASE("a step's trace is of one run and has one format") {
