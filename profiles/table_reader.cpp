@@ -62,25 +62,19 @@ std::string control_character(std::string_view text, Lines lines) {
 }  // namespace
 
 void Mistakes::add(const toml::source_region& where, const std::string& message) {
-  mistakes_.push_back(at(where, where.begin.column, message));
-}
-
-void Mistakes::add_inside(const toml::source_region& where, std::size_t offset,
-                          const std::string& message) {
-  mistakes_.push_back(at(where, where.begin.column + offset, message));
+  mistakes_.push_back(at(where, message));
 }
 
 void Mistakes::note(const toml::source_region& where, const std::string& message) {
-  notes_.push_back(at(where, where.begin.column, message).message);
+  notes_.push_back(at(where, message).message);
 }
 
-Mistakes::Mistake Mistakes::at(const toml::source_region& where, std::size_t column,
-                               const std::string& message) const {
+Mistakes::Mistake Mistakes::at(const toml::source_region& where, const std::string& message) const {
   const std::string& source = where.path ? *where.path : source_;
   if (where.begin.line == 0 || source.starts_with("--"))
     return {kNowhere, 0, fmt::format("{}: {}", source, message)};
-  return {where.begin.line, column,
-          fmt::format("{}:{}:{}: {}", source, where.begin.line, column, message)};
+  return {where.begin.line, where.begin.column,
+          fmt::format("{}:{}:{}: {}", source, where.begin.line, where.begin.column, message)};
 }
 
 void Mistakes::raise(std::vector<std::string>* notes) const {

@@ -26,8 +26,6 @@ class Mistakes {
       : source_(std::move(source)), kind_(kind) {}
   /// Adds `file:line:col: message`.
   void add(const toml::source_region& where, const std::string& message);
-  /// The same, `offset` letters behind the start of a quoted text.
-  void add_inside(const toml::source_region& where, std::size_t offset, const std::string& message);
   /// A note in the same form: what reads, but should be written otherwise.
   void note(const toml::source_region& where, const std::string& message);
   [[nodiscard]] bool empty() const { return mistakes_.empty(); }
@@ -46,8 +44,7 @@ class Mistakes {
   };
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
-  [[nodiscard]] Mistake at(const toml::source_region& where, std::size_t column,
-                           const std::string& message) const;
+  [[nodiscard]] Mistake at(const toml::source_region& where, const std::string& message) const;
 
   std::string source_;
   ErrorKind kind_;

@@ -40,7 +40,6 @@ class ClusterSession {
   /// so.
   void keep_nodes();
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
-  [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
   /// So many launches are still to come, none of which takes longer than that: where each has a job
   /// of its own, these are asked for ahead.

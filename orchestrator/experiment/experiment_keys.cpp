@@ -251,7 +251,6 @@ Json required_axes() {
 
 }  // namespace
 
-const TableKeys& collective_work_keys() { return *collective_work(); }
 const TableKeys& training_work_keys() { return *training_work(); }
 
 const TableKeys& experiment_keys() {

@@ -20,8 +20,7 @@ inline constexpr std::uint64_t kUsualSeed = 1;
 
 /// What an experiment file may say: what read_experiment() checks it by.
 const TableKeys& experiment_keys();
-/// A [[work]] of collectives, and one of training.
-const TableKeys& collective_work_keys();
+/// A [[work]] of training.
 const TableKeys& training_work_keys();
 
 /// JSON Schema (draft 7) of experiment files, for editors. What needs more than a pattern or a

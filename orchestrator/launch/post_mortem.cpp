@@ -5,23 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
+#include "orchestrator/launch/kernel_file.hpp"
 
 namespace dynamiccl {
 namespace {
-
-/// What the kernel makes of files in /proc and /sys is small.
-std::string small_file(const std::string& path) {
-  std::ifstream file(path);
-  std::string text(65536, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return text;
-}
 
 std::optional<std::uint64_t> counter_in(const std::string& text, std::string_view name) {
   for (const auto& line : split(text, '\n')) {
@@ -36,7 +27,7 @@ std::optional<std::uint64_t> counter_in(const std::string& text, std::string_vie
 /// The file that counts what the kernel ended in the own control group, of version 2 or 1.
 std::string own_group_file() {
   std::string file;
-  for (const auto& line : split(small_file("/proc/self/cgroup"), '\n')) {
+  for (const auto& line : split(kernel_file_text("/proc/self/cgroup"), '\n')) {
     // "NUMBER:CONTROLLERS:PATH"; a path may hold colons.
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
@@ -65,8 +56,8 @@ int number_behind(const std::string& text, std::string_view phrase) {
 
 OutOfMemoryCounts out_of_memory_counts() {
   const auto group = own_group_file();
-  return {counter_in(small_file("/proc/vmstat"), "oom_kill"),
-          group.empty() ? std::nullopt : counter_in(small_file(group), "oom_kill")};
+  return {counter_in(kernel_file_text("/proc/vmstat"), "oom_kill"),
+          group.empty() ? std::nullopt : counter_in(kernel_file_text(group), "oom_kill")};
 }
 
 int signal_behind_launcher(const ProcessOutcome& outcome) {

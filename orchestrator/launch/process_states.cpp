@@ -3,22 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "containers/processes.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/kernel_file.hpp"
 
 namespace dynamiccl {
 namespace {
-
-/// What the kernel makes of a process's files is small.
-std::string proc_text(const std::string& path) {
-  std::ifstream file(path);
-  std::string text(65536, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return text;
-}
 
 std::string rank_of(pid_t pid) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "DYNAMICCL_RANK"}) {
@@ -47,7 +38,7 @@ std::string words_of_state(char state) {
 
 /// The state letter of /proc/PID/stat, behind the name in brackets; '?' where it is gone.
 char state_of(pid_t pid) {
-  const auto text = proc_text(fmt::format("/proc/{}/stat", pid));
+  const auto text = kernel_file_text(fmt::format("/proc/{}/stat", pid));
   const auto bracket = text.rfind(')');
   return bracket == std::string::npos || bracket + 2 >= text.size() ? '?' : text[bracket + 2];
 }
@@ -55,13 +46,13 @@ char state_of(pid_t pid) {
 /// The kernel's function that it waits in, and the uppermost of its stack where that may be read.
 std::string place_in_kernel(pid_t pid) {
   std::vector<std::string> frames;
-  for (const auto& line : split(proc_text(fmt::format("/proc/{}/stack", pid)), '\n')) {
+  for (const auto& line : split(kernel_file_text(fmt::format("/proc/{}/stack", pid)), '\n')) {
     const auto name = line.find("] ");
     if (name != std::string::npos && frames.size() < 4)
       frames.push_back(line.substr(name + 2, line.find('+', name) - name - 2));
   }
   if (!frames.empty()) return ", in " + join(frames, " < ");
-  const auto waits = proc_text(fmt::format("/proc/{}/wchan", pid));
+  const auto waits = kernel_file_text(fmt::format("/proc/{}/wchan", pid));
   return waits.empty() || waits == "0" ? "" : ", in " + waits;
 }
 

@@ -89,12 +89,6 @@ Collected collect_all(const Reader& reader, const std::vector<std::string>& runs
 
 }  // namespace
 
-std::vector<ScopedObservation> measured_observations(const Reader& reader,
-                                                     const std::vector<std::string>& runs,
-                                                     Backend backend) {
-  return collect_all(reader, runs, backend).observations;
-}
-
 ConfigurationTable measured_table(const Reader& reader, const std::vector<std::string>& runs,
                                   Backend backend, const JointOptions& options) {
   const Collected all = collect_all(reader, runs, backend);

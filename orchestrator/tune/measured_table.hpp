@@ -5,15 +5,11 @@
 
 namespace dynamiccl {
 
-/// What runs have measured of a backend, as the tuner chooses from it. One regime per environment:
-/// the one most of its launches were in.
+/// A table of the jointly best settings of what runs have measured of a backend, with the regimes'
+/// names and the runs as provenance. One regime per environment: the one most of its launches were
+/// in.
 /// @param runs run ids or what Reader::resolve_run() takes
 /// @throws Error(input) for an unknown run or one without usable measurements
-std::vector<ScopedObservation> measured_observations(const Reader& reader,
-                                                     const std::vector<std::string>& runs,
-                                                     Backend backend);
-
-/// A table of the jointly best settings, with the regimes' names and the runs as provenance.
 ConfigurationTable measured_table(const Reader& reader, const std::vector<std::string>& runs,
                                   Backend backend, const JointOptions& options);
 

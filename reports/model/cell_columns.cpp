@@ -59,13 +59,6 @@ std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures,
   return figures;
 }
 
-void add_cell_columns(Table& table) {
-  table.columns.emplace_back("run_id");
-  const auto& axes = axis_names();
-  table.columns.insert(table.columns.end(), axes.begin(), axes.end());
-  table.columns.emplace_back("regime");
-}
-
 std::vector<Value> cell_values(const CellFigure& f) {
   return {f.run_id,
           f.environment,

@@ -27,9 +27,7 @@ std::string knobs_of(const CellFigure& figure);
 /// What was chosen for it: backend, architecture, algorithm and settings.
 std::string choice_of(const CellFigure& figure);
 
-/// Columns that name a figure's cell, in the order of the tables.
-void add_cell_columns(Table& table);
-/// The values of those columns.
+/// The values of the columns that name a figure's cell ("@cell" of column.hpp).
 std::vector<Value> cell_values(const CellFigure& figure);
 /// How many launches of it count.
 std::int64_t launches_of(const CellFigure& figure);

@@ -143,21 +143,6 @@ void add_shared(Columns& columns, const std::string& name, const std::string& wh
 
 }  // namespace
 
-Columns column_with_interval(const std::string& stem, Unit unit, const std::string& meaning) {
-  const std::string ends(row_of(unit).ends);
-  Column column;
-  column.name = stem + ends;
-  column.unit = unit;
-  column.type = ColumnType::real;
-  column.meaning = meaning;
-  column.heading = stem;
-  column.low = stem + "_low" + ends;
-  column.high = stem + "_high" + ends;
-  Columns columns;
-  add_with_ends(columns, std::move(column));
-  return columns;
-}
-
 Columns parse_columns(std::string_view text, const std::string& where) {
   Columns columns;
   for (const auto& line : split(std::string(text), '\n')) {

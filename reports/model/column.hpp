@@ -30,9 +30,6 @@ struct Column {
 };
 using Columns = std::vector<Column>;
 
-/// A real column with an interval: three entries, whose names end in what the unit asks for.
-Columns column_with_interval(const std::string& stem, Unit unit, const std::string& meaning);
-
 /// Columns as query files and model/columns.txt write them: names of shared columns, apart by
 /// blanks, and lines "NAME | UNIT, TYPE, MORE | MEANING". "@axes" stands for the axes of a cell,
 /// "@cell" for those and the regime, each behind run_id.

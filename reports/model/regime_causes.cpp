@@ -4,7 +4,6 @@
 #include "reports/model/placements.hpp"
 
 namespace dynamiccl {
-namespace {
 
 using nlohmann::json;
 
@@ -14,6 +13,8 @@ std::string text_at(const json& object, const char* key) {
              ? found->get<std::string>()
              : std::string();
 }
+
+namespace {
 
 bool is_at(const json& object, const char* key, bool wanted) {
   return object.is_object() && object.contains(key) && object[key] == json(wanted);

@@ -15,6 +15,9 @@ namespace dynamiccl {
 using Crowding = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
 Crowding crowding_of(const Reader& reader, const std::string& run_uuid);
 
+/// A text of a regime, its parts or a profile; "" where it has none by that key.
+std::string text_at(const nlohmann::json& object, const char* key);
+
 struct RegimeCause {
   std::string text;
   std::string fix;  ///< at most 90 columns; "" = told with another cause, or none

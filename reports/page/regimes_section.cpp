@@ -15,13 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_at(const json& object, const char* key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && found != object.end() && found->is_string()
-             ? found->get<std::string>()
-             : std::string();
-}
-
 /// What the profile asks for, in the words of profiles/environments.
 std::string promised(const json& profile) {
   const int per_container = profile.value("ranks_per_container", 0);

@@ -120,10 +120,10 @@ void read_configuration_table(const std::string& input) { table_from_json(input,
 
 void read_call_table(const std::string& input) {
   std::string problem;
-  const auto rows = rows_from_text(input, problem);
+  const auto rows = call_table_from_text(input, problem).rows;
   if (!problem.empty()) return;
   table_for(rows, 4, 2);
-  if (rows_from_text(to_text(rows), problem) != rows)
+  if (call_table_from_text(to_text(rows), problem).rows != rows)
     throw std::logic_error("a table that was written is not read as the same");
 }
 

@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <new>
 
 #include "core/vocabulary/file_limit.hpp"
+#include "tuner/control/folder_files.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -152,16 +152,7 @@ std::vector<CallRecord> CallStream::read(std::uint64_t& from) const {
 }
 
 std::vector<std::string> call_streams_in(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> paths;
-  std::error_code problem;
-  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
-       at.increment(problem)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with("calls-") && name.ends_with(".ring")) paths.push_back(at->path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  return files_in(folder, "calls-", ".ring");
 }
 
 }  // namespace dynamiccl

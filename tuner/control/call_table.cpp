@@ -279,8 +279,4 @@ CallTableFile call_table_from_text(std::string_view text, std::string& problem) 
   return {};
 }
 
-std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem) {
-  return call_table_from_text(text, problem).rows;
-}
-
 }  // namespace dynamiccl

@@ -130,7 +130,5 @@ struct CallTableFile {
 /// @param problem set to what is wrong with the text; "" when it was whole
 /// @returns nothing where there is a problem: half a table is none
 CallTableFile call_table_from_text(std::string_view text, std::string& problem);
-/// Its rows alone.
-std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem);
 
 }  // namespace dynamiccl

@@ -1,10 +1,10 @@
 #include "tuner/control/leader.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include "core/vocabulary/error.hpp"
+#include "tuner/control/folder_files.hpp"
 
 namespace dynamiccl {
 
@@ -112,16 +112,7 @@ CellObservation TableLeader::observe(std::size_t function, std::size_t bin) cons
 }
 
 std::vector<std::string> regions_in(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> paths;
-  std::error_code problem;
-  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
-       at.increment(problem)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with("comm-") && name.ends_with(".region")) paths.push_back(at->path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  return files_in(folder, "comm-", ".region");
 }
 
 }  // namespace dynamiccl

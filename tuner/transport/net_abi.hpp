@@ -11,7 +11,6 @@ using Result = int;  // ncclResult_t
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kUnhandledCudaError = 1;
 inline constexpr Result kSystemError = 2;
-inline constexpr Result kInternalError = 3;
 inline constexpr Result kInvalidArgument = 4;
 inline constexpr Result kInvalidUsage = 5;
 inline constexpr Result kRemoteError = 6;

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// One source of the input values for host and device code: both must give the same bits.
+// One source of what is drawn for host and device code: both must give the same bits.
 #if defined(__CUDACC__)
 #define DYN_HOST_DEVICE __host__ __device__
 #else

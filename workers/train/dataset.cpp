@@ -11,17 +11,10 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/text.hpp"
+#include "workers/measure/data_hash.hpp"
 
 namespace dynamiccl {
 namespace {
-
-/// splitmix64's finaliser: a sample is a pure function of its number.
-std::uint64_t stirred(std::uint64_t z) {
-  z += 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
 
 /// About normal, mean 0, deviation 1: four 16-bit words summed.
 float normal(std::uint64_t bits) {
@@ -31,7 +24,7 @@ float normal(std::uint64_t bits) {
 }
 
 /// Images of ten kinds (or more): each kind has a coarse pattern of its own, far below the noise in
-/// one pixel, so that it must be learnt from many.
+/// one pixel, so that it must be learnt from many. A sample is a pure function of its number.
 class GeneratedImages final : public Dataset {
  public:
   GeneratedImages(int side, int classes, std::size_t samples, bool hard)
@@ -73,23 +66,23 @@ class GeneratedImages final : public Dataset {
   static constexpr float kFaintSignal = 0.06F;
   static constexpr std::uint64_t kOneWrongOf = 4;
   [[nodiscard]] std::size_t pixels() const { return 3 * side_ * side_; }
-  [[nodiscard]] std::uint64_t label(std::size_t index) const { return stirred(index) % classes_; }
+  [[nodiscard]] std::uint64_t label(std::size_t index) const { return stir(index) % classes_; }
   /// The label that goes with it: hard data is right about three of four, and by chance.
   [[nodiscard]] std::uint64_t told(std::size_t index) const {
-    const std::uint64_t dice = stirred(index ^ 0x5DEECE66D1234567ULL);
+    const std::uint64_t dice = stir(index ^ 0x5DEECE66D1234567ULL);
     return hard_ && dice % kOneWrongOf == 0 ? dice / kOneWrongOf % classes_ : label(index);
   }
   void make(std::size_t index, float* out) const {
     const float signal = hard_ ? kFaintSignal : kSignal;
     const std::uint64_t kind = label(index);
     const std::size_t block = side_ / kCoarse;
-    std::uint64_t noise = stirred(index ^ 0xABCDEF0123456789ULL);
+    std::uint64_t noise = stir(index ^ 0xABCDEF0123456789ULL);
     for (std::size_t c = 0; c < 3; ++c) {
       for (std::size_t y = 0; y < side_; ++y) {
         for (std::size_t x = 0; x < side_; ++x) {
           const std::size_t cell = (c * kCoarse + y / block) * kCoarse + x / block;
-          noise = stirred(noise);
-          *out++ = signal * normal(stirred(kind * 1000003 + cell)) + normal(noise);
+          noise = stir(noise);
+          *out++ = signal * normal(stir(kind * 1000003 + cell)) + normal(noise);
         }
       }
     }
@@ -117,10 +110,10 @@ class GeneratedTokens final : public Dataset {
   [[nodiscard]] std::string digest() const override { return sha256_hex(description()); }
   void add_to(Batch& batch, std::size_t index) const override {
     batch.sequence = sequence_;
-    std::uint64_t token = stirred(index) % vocabulary_;
+    std::uint64_t token = stir(index) % vocabulary_;
     for (int i = 0; i < sequence_; ++i) {
       batch.tokens.push_back(static_cast<std::int64_t>(token));
-      const std::uint64_t dice = stirred(index * 8191 + static_cast<std::uint64_t>(i));
+      const std::uint64_t dice = stir(index * 8191 + static_cast<std::uint64_t>(i));
       token = dice % 10 < 8 ? (token * 31 + 7) % vocabulary_ : dice / 10 % vocabulary_;
       batch.labels.push_back(static_cast<std::int64_t>(token));
     }
@@ -179,7 +172,7 @@ std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t number) {
   std::iota(order.begin(), order.end(), 0U);
   std::uint64_t state = number;
   for (std::size_t i = count; i > 1; --i) {
-    state = stirred(state);
+    state = stir(state);
     std::swap(order[i - 1], order[state % i]);
   }
   return order;
@@ -190,7 +183,7 @@ std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t number) {
 Sharding::Sharding(std::size_t samples, int workers, const TrainingSpec& spec, std::uint64_t seed)
     : Sharding(samples, workers, spec.batch, seed) {
   if (spec.shares == DataShares::equal) return;
-  dealt_ = shuffled(samples, stirred(seed));
+  dealt_ = shuffled(samples, stir(seed));
   double end = 0;
   for (int worker = 0; worker < workers; ++worker) {
     Part part;
@@ -206,7 +199,7 @@ Sharding::Sharding(std::size_t samples, int workers, const TrainingSpec& spec, s
 }
 
 void Sharding::shuffle(std::uint64_t epoch) {
-  order_ = shuffled(samples_, stirred(seed_ ^ stirred(epoch)));
+  order_ = shuffled(samples_, stir(seed_ ^ stir(epoch)));
   epoch_ = epoch;
 }
 
@@ -215,8 +208,8 @@ std::size_t Sharding::of_part(std::uint64_t step, int worker, int position) {
   const std::uint64_t taken = step * batch_ + static_cast<std::uint64_t>(position);
   const std::uint64_t pass = taken / part.count;
   if (pass != part.pass) {
-    part.order = shuffled(
-        part.count, stirred(seed_ ^ stirred(pass * workers_ + static_cast<std::size_t>(worker))));
+    part.order = shuffled(part.count,
+                          stir(seed_ ^ stir(pass * workers_ + static_cast<std::size_t>(worker))));
     part.pass = pass;
   }
   return dealt_[part.first + part.order[taken % part.count]];

@@ -129,7 +129,6 @@ class TrainingWorker {
   [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
   /// Rows of each gradient that is a matrix, else 1.
   [[nodiscard]] const std::vector<std::size_t>& rows() const { return rows_; }
-  [[nodiscard]] const std::vector<int>& stage_of() const { return stage_; }
   [[nodiscard]] int number() const { return worker_; }
   [[nodiscard]] int workers() const { return workers_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }

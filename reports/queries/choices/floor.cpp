@@ -1,6 +1,7 @@
 #include <map>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
@@ -20,14 +21,14 @@ std::string floor_of(Verdict verdict, const Ratio& nccl_over_gloo) {
 Table floor_table(const std::vector<CellFigure>& given, const QueryScope& /*scope*/) {
   const auto figures = with_stated_memory(given);
   Table table;
-  std::map<std::string, const CellFigure*> gloo;
+  std::map<std::string, const CellFigure*> floors;
   for (const auto& f : figures)
-    if (f.backend == "gloo") gloo.emplace(key_without(f, "backend"), &f);
+    if (f.backend == name_of(floor_backend())) floors.emplace(key_without(f, "backend"), &f);
   std::vector<std::string> runs;
   std::vector<Ratio> ratios;
   for (const auto& f : figures) {
-    const auto found = gloo.find(key_without(f, "backend"));
-    if (f.backend != "nccl" || found == gloo.end()) continue;
+    const auto found = floors.find(key_without(f, "backend"));
+    if (f.backend != name_of(Backend::nccl) || found == floors.end()) continue;
     auto row = cell_values(f);
     row.emplace_back(static_cast<std::int64_t>(f.launches.size()));
     row.emplace_back(f.median_us());

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "reports/model/exchanges.hpp"
@@ -88,8 +89,8 @@ CellFigure whole_training(const TrainedSide& t) {
 }
 
 std::string published_family(const std::string& backend) {
-  return backend == "openmpi" || backend == "mpich" || backend == "cuda-aware-mpi" ? "mpi"
-                                                                                   : backend;
+  const auto known = find_named<Backend>(backend);
+  return known && backend_facts(*known).is_mpi ? "mpi" : backend;
 }
 
 struct PublishedPair {

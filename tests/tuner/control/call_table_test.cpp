@@ -19,7 +19,7 @@ std::vector<CallRow> some_rows() {
 
 TEST_CASE("a table's text is read back as it was", "[E-125]") {
   std::string problem;
-  CHECK(rows_from_text(to_text(some_rows()), problem) == some_rows());
+  CHECK(call_table_from_text(to_text(some_rows()), problem).rows == some_rows());
   CHECK(problem.empty());
 }
 
@@ -27,16 +27,17 @@ TEST_CASE("a torn, edited or foreign table is no table", "[E-125]") {
   const std::string whole = to_text(some_rows());
   std::string problem;
   for (std::size_t bytes = 0; bytes + 1 < whole.size(); ++bytes) {
-    CHECK(rows_from_text(whole.substr(0, bytes), problem).empty());
+    CHECK(call_table_from_text(whole.substr(0, bytes), problem).rows.empty());
     CHECK_FALSE(problem.empty());
   }
   std::string edited = whole;
   edited.replace(edited.find(" 16"), 3, " 32");
-  CHECK(rows_from_text(edited, problem).empty());
+  CHECK(call_table_from_text(edited, problem).rows.empty());
   CHECK(problem.find("checksum") != std::string::npos);
-  CHECK(rows_from_text("dynamiccl-nccl-table 3\n", problem).empty());
+  CHECK(call_table_from_text("dynamiccl-nccl-table 3\n", problem).rows.empty());
   CHECK(problem.find("first line") != std::string::npos);
-  CHECK(rows_from_text("dynamiccl-nccl-table 1\nrow 4 - allreduce 9 8 - - 1\n", problem).empty());
+  CHECK(call_table_from_text("dynamiccl-nccl-table 1\nrow 4 - allreduce 9 8 - - 1\n", problem)
+            .rows.empty());
   CHECK(problem.find("line 2") != std::string::npos);
 }
 

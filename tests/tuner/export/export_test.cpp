@@ -54,7 +54,7 @@ TEST_CASE("NCCL gets caps per size under one ceiling, for all sizes in between",
   CHECK(conf.find("NCCL_TUNER_PLUGIN=/lib/plugin.so\n") != std::string::npos);
   CHECK(conf.find("DYNAMICCL_TUNER_TABLE=/tuned/nccl.table\n") != std::string::npos);
   std::string problem;
-  const auto rows = rows_from_text(text_of(made, "nccl.table"), problem);
+  const auto rows = call_table_from_text(text_of(made, "nccl.table"), problem).rows;
   CHECK(problem.empty());
   const CallTable calls = table_for(rows, 4, 4);
   CHECK(calls.cells[4][0].channels == 2);

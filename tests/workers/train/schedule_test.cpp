@@ -29,6 +29,20 @@ std::vector<Gradient> random_net(std::mt19937& random, std::size_t most) {
   return net;
 }
 
+/// When the last group has arrived: groups travel one after the other, each once its last gradient
+/// is ready.
+double finish_us(const std::vector<Gradient>& net, const std::vector<Group>& groups,
+                 const Cost& cost) {
+  double end = 0;
+  for (const auto& group : groups) {
+    if (group.first == group.last) continue;
+    std::size_t bytes = 0;
+    for (std::size_t i = group.first; i < group.last; ++i) bytes += net[i].bytes;
+    end = std::max(end, net[group.last - 1].ready_us) + cost(bytes);
+  }
+  return end;
+}
+
 struct Merge {
   double finish_us;
   std::size_t groups;

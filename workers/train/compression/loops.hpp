@@ -64,9 +64,6 @@ DYN_LOOP double sum_in_lanes(const float* values, std::size_t count, F&& term) {
   }
   return sum;
 }
-DYN_LOOP double magnitude_loop(const float* values, std::size_t count) {
-  return sum_in_lanes(values, count, [](float v) { return std::fabs(v); });
-}
 DYN_LOOP double squares_loop(const float* values, std::size_t count) {
   return sum_in_lanes(values, count, [](float v) { return v * v; });
 }

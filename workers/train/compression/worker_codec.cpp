@@ -44,16 +44,14 @@ std::size_t levels_bytes(std::size_t count, int bits) {
 
 }  // namespace
 
-std::uint64_t step_key(std::uint64_t seed, std::uint64_t step) {
-  return mixed_word(mixed_word(seed) + step);
-}
+std::uint64_t step_key(std::uint64_t seed, std::uint64_t step) { return stir(stir(seed) + step); }
 
 std::uint64_t worker_seed(std::uint64_t seed, int worker) {
-  return mixed_word(seed + 1 + static_cast<std::uint64_t>(worker));
+  return stir(seed + 1 + static_cast<std::uint64_t>(worker));
 }
 
 std::uint32_t shared_key(std::uint64_t seed, std::uint64_t step, const CodedPart& part) {
-  return static_cast<std::uint32_t>(mixed_word(step_key(seed, step) + part.offset) >> 32);
+  return static_cast<std::uint32_t>(stir(step_key(seed, step) + part.offset) >> 32);
 }
 
 DataType reduced_type(Codec codec) {

@@ -14,18 +14,6 @@ std::vector<std::size_t> prefix_bytes(const std::vector<Gradient>& gradients) {
 
 }  // namespace
 
-double finish_us(const std::vector<Gradient>& gradients, const std::vector<Group>& groups,
-                 const Cost& cost) {
-  const auto sums = prefix_bytes(gradients);
-  double end = 0;
-  for (const auto& group : groups) {
-    if (group.first == group.last) continue;
-    end = std::max(end, gradients[group.last - 1].ready_us) +
-          cost(sums[group.last] - sums[group.first]);
-  }
-  return end;
-}
-
 std::vector<Group> optimal_merge(const std::vector<Gradient>& gradients, const Cost& cost) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const std::size_t count = gradients.size();

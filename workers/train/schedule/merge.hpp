@@ -20,15 +20,11 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// When the last group has arrived: groups travel one after the other, each once its last gradient
-/// is ready.
-double finish_us(const std::vector<Gradient>& gradients, const std::vector<Group>& groups,
-                 const Cost& cost);
-
-/// Groups with the least finish_us of all 2^(L-1) ways, for any cost that is not negative, and of
-/// those the fewest: F(j) = min over i of max(F(i), ready(j)) + cost(bytes of i..j); a smaller F(i)
-/// never hurts. The same for so many groups, one more at a time until F is reached.
-/// O(L^2) for each of the groups.
+/// Groups of which the last arrives the earliest of all 2^(L-1) ways, for any cost that is not
+/// negative, where they travel one after the other, each once its last gradient is ready; and of
+/// those ways the one with the fewest: F(j) = min over i of max(F(i), ready(j)) + cost(bytes of
+/// i..j); a smaller F(i) never hurts. The same for so many groups, one more at a time until F is
+/// reached. O(L^2) for each of the groups.
 std::vector<Group> optimal_merge(const std::vector<Gradient>& gradients, const Cost& cost);
 
 /// The published rule (Shi, Chu, Li, doi 10.1109/INFOCOM.2019.8737367): a gradient waits for the
