@@ -113,8 +113,7 @@ std::vector<std::string> unfinished_ranks(const RunConfig& config,
 std::string refused_login_clause(const std::string& said) {
   if (said.find("kex_exchange_identification") == std::string::npos) return "";
   return "a node's sshd has turned a login away: each rank is one, all at once, so MaxStartups "
-         "there "
-         "(10 unless set) has to be as many as the node has ranks, or take fewer ranks on it";
+         "there (10 unless set) has to be as many as the node has ranks, or take fewer ranks on it";
 }
 
 }  // namespace dynamiccl

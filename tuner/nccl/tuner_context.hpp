@@ -30,10 +30,9 @@ struct Context {
 };
 
 /// Reads the environment:
-///   DYNAMICCL_TUNER_TABLE     table file (`dynamiccl export --format nccl`); of its rows those
-///   count
-///                             that were made for this communicator's ranks and nodes, and none
-///                             where it was made with another NCCL
+///   DYNAMICCL_TUNER_TABLE     table file (`dynamiccl export --format nccl`): of its rows those
+///                             count that were made for this communicator's ranks and nodes, and
+///                             none where it was made with another NCCL
 ///   DYNAMICCL_TUNER_FOLDER    folder that all ranks of a host share: ranks agree there, and a
 ///                             leader may change the table while the job runs
 ///   DYNAMICCL_TUNER_HOSTS     more than 1: only the leader decides, through each host's relay
