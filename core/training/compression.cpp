@@ -173,7 +173,10 @@ std::string misplaced_setting(const CodecSpec& spec) {
       return fmt::format("{}: belongs to compression = {}; leave it out", setting.key,
                          codecs_that(setting.read_by));
   if (spec.compression == Codec::none && spec.error_feedback != FeedbackWish::usual)
-    return "error_feedback: nothing is lost without compression; leave it out";
+    return spec.group_compression == Codec::none
+               ? "error_feedback: nothing is lost without compression; leave it out"
+               : "error_feedback: it is that of compression, on the way to the server; within a "
+                 "group it is as usual for the codec (partial); leave it out";
   return "";
 }
 

@@ -37,6 +37,12 @@ double parameter_volumes(const TrainingSpec& spec, int workers) {
         break;
     }
     if (spec.server_sums == ServerSums::chief) return n > 1 ? 4.0 : 2.0;
+    if (spec.group_size > 1) {
+      // A group's first worker sends its part of a ring's sum, the sum to the server, and the
+      // answer to the others.
+      const double g = spec.group_size;
+      return 2 * std::max(n / g, 2 * (g - 1) / g + 1 + (g - 1));
+    }
     const double s = servers_of(spec, workers);
     return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
                                                         : 2 * std::max(1.0, n / s);
@@ -75,9 +81,10 @@ Payload payload_of(const TrainingSpec& spec) {
 
 std::optional<double> c2c_effective(const TrainingSpec& spec, int workers) {
   const double plain = c2c_predicted(spec, workers);
-  if (spec.compression == Codec::none) return plain;
+  if (spec.compression == Codec::none && spec.group_compression == Codec::none) return plain;
   const Payload payload = payload_of(spec);
-  if (!payload.effective_bytes) return std::nullopt;
+  // Which link of groups is the busiest depends on the codecs of both levels.
+  if (!payload.effective_bytes || spec.group_size > 1) return std::nullopt;
   switch (method_row(spec.method).sums) {
     case SumPlace::server:
       return plain * (payload.share() + 1) / 2;  // as much is pushed as is answered

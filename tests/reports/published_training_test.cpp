@@ -79,6 +79,18 @@ TEST_CASE("what differs between launches decides whether server and ring surely 
   CHECK(rows.real(0, "published_server_s") == 1095.0);
 }
 
+TEST_CASE("a server with a slowed worker is not held against a ring without one", "[D-10]") {
+  auto server = trained("bsp-ps", "mpich", 4, 90'000);
+  server.extra = R"(,"slow_factor":"3","slow_worker":"1")";
+  auto ring = trained("bsp-a2a", "mpich", 4, 60'000);
+  ring.extra = server.extra;
+  const TrainedRun run({server, trained("bsp-a2a", "mpich", 4, 20'000), ring});
+  const Table table = run.query("ps_against_ring");
+  const TableView rows(table);
+  REQUIRE(rows.text(0, "basis") == "equal ranks");
+  CHECK_THAT(*rows.real(0, "ring_s"), WithinRel(0.0606 * 3910, 1e-9));
+}
+
 TEST_CASE("speed-ups stand beside the survey's of the same model, method and workers", "[E-170]") {
   const auto model = [](const char* method, const char* name, int ranks, double single_us) {
     TrainedCase one{method, name, 64, ranks, 100, usual_figures()};

@@ -364,6 +364,32 @@ TEST_CASE("a codec within groups has a row of its own beside that of the way to 
   }
 }
 
+TEST_CASE("a codec's round is held against plain steps by the sample, at the same pace",
+          "[C-46][D-97][F-10]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["compression"] = {{"nominal_bytes", 1000}, {"message_bytes", 80}};
+  const auto knobs = [](const std::string& more) {
+    return R"({"model":"mlp","batch":"8")" + more + "}";
+  };
+  store_training(
+      store,
+      {{{"bsp-a2a", knobs("")},
+        {"bsp-a2a", knobs(R"(,"pace":"4")")},
+        {"bsp-a2a", knobs(R"(,"compression":"topk","local_steps":"4","synchronisation":"local")")},
+        {"bsp-a2a", knobs(R"(,"compression":"topk","pace":"4","epochs":"2")")}},
+       {100, 4000, 300, 3000}},
+      figures, 3);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "compression", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  // Four steps in three times as long.
+  CHECK_THAT(*rows.real(0, "over_plain"), WithinRel(0.75, 1e-9));
+  CHECK_THAT(*rows.real(1, "over_plain"), WithinRel(0.75, 1e-9));
+}
+
 TEST_CASE("encoded gradients stand beside plain ones, and their steps are no best",
           "[C-46][D-80][D-90][D-97]") {
   const ScratchFolder folder;

@@ -16,11 +16,24 @@ StepTraffic::StepTraffic(Communicator& comm, const ExchangePlan& plan) : comm_(c
   watch_.lap();
 }
 
+void StepTraffic::leave_out(const std::function<void()>& work) {
+  barrier(comm_);
+  add_lap();
+  work();
+  barrier(comm_);
+  watch_.lap();
+}
+
+void StepTraffic::add_lap() {
+  const Traffic lap = watch_.lap();
+  moved_bytes_ += static_cast<double>(lap.tcp_bytes + lap.cma_bytes);
+}
+
 void StepTraffic::conclude(TrainingFigures& figures, double samples, int steps,
                            double payload_bytes) {
   barrier(comm_);
-  const Traffic moved = watch_.lap();
-  const auto bytes = static_cast<double>(moved.tcp_bytes + moved.cma_bytes);
+  add_lap();
+  const double bytes = moved_bytes_;
   // Together: by CMA one of two ranks moves what both exchange.
   const auto all = sum_over_ranks(comm_, {bytes, payload_bytes});
   const bool counted = all[0] >= kAllCounted * all[1];

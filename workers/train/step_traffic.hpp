@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
@@ -14,6 +16,10 @@ class StepTraffic {
   /// Counts from here on. Nothing of the plan is under way. Ranks: all.
   StepTraffic(Communicator& comm, const ExchangePlan& plan);
 
+  /// Does what is no step's, and whose bytes are not counted. Nothing of the plan is under way.
+  /// Ranks: all.
+  void leave_out(const std::function<void()>& work);
+
   /// Fills counted_bytes and c2c_measured; figures has its intensity. Ranks: all.
   /// @param samples that each worker has trained in these steps
   /// @param steps measured ones, rounds of several steps each as one
@@ -21,9 +27,12 @@ class StepTraffic {
   void conclude(TrainingFigures& figures, double samples, int steps, double payload_bytes);
 
  private:
+  void add_lap();
+
   Communicator& comm_;
   const ExchangePlan& plan_;
   TransportWatch watch_;
+  double moved_bytes_ = 0;
 };
 
 /// Whether a plan's sent bytes are those of messages of our own; a library's all-reduce is reckoned

@@ -347,7 +347,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   EpochTrainer trainer{[&](int count) { return phase(count, record.measured, true); },
                        [&] { return driving->next_steps(); },
                        [&] { driving->switch_over(); },
-                       [&](int rounds) { driving->look(*record.training, rounds); },
+                       {},
                        {}};
   trainer.accuracy = [&] { return accuracy_of(*driving); };
   if (spec_.epochs > 0) {
@@ -356,6 +356,12 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     collector.restart();
   }
   StepTraffic traffic(comm_, plan);
+  trainer.look = [&](int rounds) {
+    const auto look = [&] { driving->look(*record.training, rounds); };
+    // Of all methods, neighbours alone send each other what is looked at.
+    if (method_row(spec_.method).sums != SumPlace::neighbours) return look();
+    traffic.leave_out(look);
+  };
   const int steps = spec_.epochs > 0 ? train_epochs(*record.training, trainer)
                                      : train_for(measured_steps(warm_us), trainer);
   payload_bytes_ = driving->sent_bytes() - before;

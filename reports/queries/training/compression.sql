@@ -1,6 +1,6 @@
 -- title: Encoded gradients
 -- row: one training cell with a codec, its median launch: bytes against those of plain values, what encoding and decoding
---   took, and its step over the fastest plain one in the same launches; one row for each level of groups that has a codec
+--   took, and its time for each sample over the fastest plain one's in the same launches; one row for each level of groups that has a codec
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients
@@ -15,12 +15,12 @@
 --   smaller | real | the given messages as plain values over given bytes; NULL: none are given
 --   wire_bytes | bytes, real | payload sent by the busiest rank in a step
 --   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
---   step_us | us, real | one training step
+--   step_us | us, real | one training step, or one round
 --   encode_us | us, real | of that step, mean, the slowest worker
 --   decode_us | us, real | of that step, mean, the slowest worker
 --   coding_exposed_us | us, real | of encoding and decoding what is not hidden, at most
 --   exposed_us
---   over_plain | real | step over the fastest plain one's, median of blocks
+--   over_plain | real | time for each sample over the fastest plain one's, of equal data, precision and pace, median of blocks
 --   last_loss | real | mean of the last ten steps
 --   accuracy | real | on held-out samples
 --   max_difference | real | from one process that encodes every worker's gradients
@@ -55,13 +55,14 @@ coded AS (
   WHERE v.run_row = ?1 AND v.counts AND coalesce(json_extract(v.settings, l.path), 'none') <> 'none'
 ),
 plain AS (
-  SELECT environment, backend, model, batch, workers, block, min(step_us) AS plain_us
+  SELECT environment, backend, model, batch, workers, block, max(samples_per_s) AS samples_per_s,
+         json_remove(task, '$.oracle', '$.samples', '$.evaluate', '$.steps', '$.epochs', '$.target', '$.looks') AS pace
   FROM v_training
   WHERE run_row = ?1 AND counts AND trained_as_one
-  GROUP BY environment, backend, model, batch, workers, block
+  GROUP BY environment, backend, model, batch, workers, block, pace
 ),
 numbered AS (
-  SELECT c.*, c.step_us / p.plain_us AS over,
+  SELECT c.*, p.samples_per_s / c.samples_per_s AS over,
          CASE WHEN json_extract(c.figures, '$.nominal_bytes') >= 4e8
                 AND c.plain_bytes > 4.5 * json_extract(c.figures, '$.message_bytes')
            THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
@@ -71,11 +72,12 @@ numbered AS (
            THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
            ELSE '' END AS sparse,
          row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY c.step_us) AS place,
-         row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY c.step_us / p.plain_us) AS over_place,
+         row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY p.samples_per_s / c.samples_per_s) AS over_place,
          count(*) OVER (PARTITION BY c.cell_id, c.level) AS n
   FROM coded c
   LEFT JOIN plain p ON p.environment = c.environment AND p.backend = c.backend AND p.model = c.model
     AND p.batch = c.batch AND p.workers = c.workers AND p.block = c.block
+    AND p.pace = json_remove(c.task, '$.oracle', '$.samples', '$.evaluate', '$.steps', '$.epochs', '$.target', '$.looks')
 )
 SELECT a.run_id, a.environment, a.backend, a.carried_by, a.architecture, a.model, a.batch, a.method, a.level,
        a.codec AS compression,

@@ -72,7 +72,8 @@ std::vector<TrainedSide> load_sides(const std::vector<CellFigure>& figures) {
 std::string side_task(const TrainedSide& t) {
   const auto of = [&](const char* name) { return t.cell.settings.value(name, std::string()); };
   return join({t.figure.environment, t.figure.backend, t.cell.model, std::to_string(t.cell.batch),
-               of("sequence"), of("data"), of("precision"), t.figure.group_knobs, t.schedule},
+               of("sequence"), of("data"), of("precision"), of("pace"), of("slow_factor"),
+               of("slow_worker"), t.figure.group_knobs, t.schedule},
               "|");
 }
 

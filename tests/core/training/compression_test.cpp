@@ -146,6 +146,10 @@ TEST_CASE("a codec of a group needs one, and messages that are alike", "[d-87]")
   CHECK(group_codec_settings(spec).codec == Codec::bf16);
   spec.compression = Codec::none;
   CHECK(training_contradiction(spec).empty());
+  // Something is lost, but not where error_feedback is asked for.
+  spec.error_feedback = FeedbackWish::off;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("within a group it is as usual"));
+  spec.error_feedback = FeedbackWish::usual;
   spec.group_compression = Codec::qsgd;
   spec.bits = 8;
   CHECK(training_contradiction(spec).empty());

@@ -1,3 +1,4 @@
+#include "core/training/payload.hpp"
 #include "core/training/training.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -67,6 +68,19 @@ TEST_CASE("one server is the bottleneck, as many as workers are none") {
   spec.method = TrainingMethod::mg_wfbp;
   CHECK(parameter_volumes(spec, 4) == 1.5);
   CHECK(workers_of(spec, 8) == 8);
+}
+
+TEST_CASE("a server of groups is pushed to by their first workers alone", "[e-186][d-07]") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bsp_ps;
+  spec.synchronisation = Synchronisation::asp;
+  spec.group_size = 2;
+  CHECK(parameter_volumes(spec, 16) == 16);
+  // Of two groups of two the busiest is a group's first worker: half a ring, the sum, an answer.
+  CHECK(parameter_volumes(spec, 4) == 6);
+  CHECK(c2c_effective(spec, 4) == c2c_predicted(spec, 4));
+  spec.group_compression = Codec::topk;
+  CHECK_FALSE(c2c_effective(spec, 4));
 }
 
 TEST_CASE("servers are one dedicated rank or all colocated ones unless told", "[d-03]") {

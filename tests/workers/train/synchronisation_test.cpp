@@ -378,6 +378,24 @@ TEST_CASE("C2C counts the steps that rounds really had", "[E-186][d-28][d-34]") 
   }
 }
 
+TEST_CASE("what neighbours send each other for a look is no round's traffic", "[E-186][d-09][d-30]") {
+  auto job = job_of_edits(
+      Backend::gloo, 2, TrainingMethod::d_psgd,
+      {[](TrainingSpec& spec) { spec.steps = 2; },
+       [](TrainingSpec& spec) { spec.steps = 0, spec.epochs = 2, spec.looks = 2; }},
+      0);
+  run_to_end(*job);
+  for (const CellRecord& record : job->records_of<CellRecord>(0)) {
+    INFO("cell " << record.cell_id << ": " << record.reason);
+    REQUIRE(record.status == CellStatus::ok);
+    const TrainingFigures& figures = *record.training;
+    REQUIRE(!figures.details.at("gossip").at("consensus").empty());
+    CHECK(figures.counted_bytes > figures.wire_bytes);
+    CHECK(figures.counted_bytes < 1.1 * figures.wire_bytes);
+    CHECK(figures.c2c_measured < 1.1 * figures.c2c_predicted);
+  }
+}
+
 TEST_CASE("groups and switches train, Gloo, briefly", "[d-07][d-34]") {
   auto grouped = job_of_edits(Backend::gloo, 4, TrainingMethod::bsp_ps,
                               {in_groups_of(2, Synchronisation::ssp)}, 3);
