@@ -1,6 +1,7 @@
 #include "workers/train/synchronisation/lazy_gradients.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -103,8 +104,8 @@ class LazyDriver final : public StepDriver {
         worker_(worker),
         silence_(silence),
         count_(plan.elements()),
-        threshold_(spec.lag_threshold),
-        rule_(threshold_),
+        spec_(spec),
+        rule_(spec),
         state_(make_outliving<LazyState>(worker)) {}
   ~LazyDriver() override {
     if (std::uncaught_exceptions() == 0) worker_.hold(true, false);
@@ -145,7 +146,7 @@ class LazyDriver final : public StepDriver {
   void restarted() override {
     state_->sent.clear();
     log_.clear();
-    rule_ = LazyRule(threshold_);
+    rule_ = LazyRule(spec_);
   }
   [[nodiscard]] RoundLog round_log() const override { return log_; }
   void describe(TrainingFigures& figures) const override {
@@ -177,7 +178,7 @@ class LazyDriver final : public StepDriver {
   TrainingWorker& worker_;
   Micros silence_;
   std::size_t count_;
-  double threshold_;
+  TrainingSpec spec_;
   LazyRule rule_;
   Outliving<LazyState> state_;
   RoundLog log_;
@@ -187,6 +188,9 @@ class LazyDriver final : public StepDriver {
 };
 
 }  // namespace
+
+LazyRule::LazyRule(const TrainingSpec& spec)
+    : threshold_(spec.lag_threshold * std::pow(std::max(0.0, 1 - optimizer_momentum(spec)), 2)) {}
 
 bool LazyRule::sends(const float* gradient, const std::vector<float>& sent) const {
   if (sent.empty() || movements_.empty()) return true;
@@ -219,7 +223,7 @@ ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, i
   const auto workers = static_cast<std::size_t>(worker.workers());
   const std::size_t count = worker.gradient_bytes() / sizeof(float);
   std::vector<std::vector<float>> sent(workers);
-  std::vector<LazyRule> rules(workers, LazyRule(spec.lag_threshold));
+  std::vector<LazyRule> rules(workers, LazyRule(spec));
   ReplayedRounds replayed;
   replayed.log.resize(workers);
   std::vector<float> sum(count);

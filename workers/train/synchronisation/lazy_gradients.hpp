@@ -15,10 +15,12 @@ namespace dynamiccl {
 
 /// Whether a gradient is new enough to be sent (LAG, Chen et al. 2018, its workers' rule): the
 /// square of its change since the one that was sent last, against `threshold` times the mean square
-/// of the last kLagWindow movements of the weights, each over the learning rate. One worker's.
+/// of the last kLagWindow movements of the weights, each over the learning rate and over what
+/// momentum makes of it in the long run, 1 / (1 - momentum): the rule is of steps without, and one
+/// gradient that momentum drives on would be new to nobody, however wrong it is. One worker's.
 class LazyRule {
  public:
-  explicit LazyRule(double threshold) : threshold_(threshold) {}
+  explicit LazyRule(const TrainingSpec& spec);
   /// @param sent the gradient that was sent last; empty before the first
   [[nodiscard]] bool sends(const float* gradient, const std::vector<float>& sent) const;
   /// @param velocity of SGD after a step: what the weights moved by, over the learning rate
