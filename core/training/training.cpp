@@ -12,6 +12,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -519,26 +520,15 @@ double share_of(const TrainingSpec& spec, int workers, int worker) {
   return 2.0 * (worker + 1) / (static_cast<double>(workers) * (workers + 1));
 }
 
-namespace {
-
-/// splitmix64's finaliser.
-std::uint64_t mixed(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
-
 std::vector<int> participants_of(const TrainingSpec& spec, int workers, std::uint64_t round,
                                  std::uint64_t seed) {
   std::vector<int> all(static_cast<std::size_t>(workers));
   std::iota(all.begin(), all.end(), 0);
   if (spec.participants == 0 || spec.participants >= workers) return all;
   const auto wanted = static_cast<std::size_t>(spec.participants);
-  std::uint64_t state = mixed(seed ^ 0x5A17ULL) ^ (round * 0x9E3779B97F4A7C15ULL);
+  std::uint64_t state = splitmix64_mixed(seed ^ 0x5A17ULL) ^ (round * kSplitmix64Step);
   for (std::size_t i = 0; i < wanted; ++i) {
-    state = mixed(state + 0x9E3779B97F4A7C15ULL);
+    state = splitmix64_of(state);
     std::swap(all[i], all[i + state % (all.size() - i)]);
   }
   all.resize(wanted);
@@ -554,7 +544,7 @@ bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
                std::uint64_t seed) {
   if (spec.slow_factor <= 1) return false;
   if (spec.slow_worker != kAnyWorker) return worker == spec.slow_worker;
-  const std::uint64_t drawn = mixed(seed ^ (step * 0x9E3779B97F4A7C15ULL));
+  const std::uint64_t drawn = splitmix64_mixed(seed ^ (step * kSplitmix64Step));
   return drawn % static_cast<std::uint64_t>(workers) == static_cast<std::uint64_t>(worker);
 }
 

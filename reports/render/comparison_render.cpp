@@ -256,12 +256,12 @@ std::string render_comparison(const Comparison& comparison, OutputFormat format,
   if (!held.empty()) above += held + "\n";
   const std::string cells =
       render_table(table, format,
-                      with_shared(parse_columns("a_us | us, real, interval | time of A\n"
-                                                "b_us | us, real, interval | time of B",
-                                                "comparison")),
-                      width);
+                   with_shared(parse_columns("a_us | us, real, interval | time of A\n"
+                                             "b_us | us, real, interval | time of B",
+                                             "comparison")),
+                   width);
   std::string out = fmt::format("\n{}; together: {}\n{}", counts_text(comparison),
-                     name_of(comparison.overall()), extremes(comparison));
+                                name_of(comparison.overall()), extremes(comparison));
   out += method_line(comparison) + "\n";
   out += missing_lines(comparison);
   out += trust_lines(comparison);

@@ -71,8 +71,7 @@ TEST_CASE("the rule of links sees one that leads nowhere") {
   const Scratch scratch;
   std::ofstream(scratch.path() / "a.md")
       << "[b](b.md#head) [web](https://example.org/x) [here](#head) [there](a.md) ![p](p.png)\n";
-  CHECK(dangling(scratch.path() / "a.md") ==
-        std::vector<std::string>{"a.md: b.md", "a.md: p.png"});
+  CHECK(dangling(scratch.path() / "a.md") == std::vector<std::string>{"a.md: b.md", "a.md: p.png"});
 }
 
 TEST_CASE("documents link to what is there") {
@@ -81,8 +80,8 @@ TEST_CASE("documents link to what is there") {
   for (const char* folder : {"docs", "reports", "profiles", "db", "core", "workers", "experiments"})
     CHECK(dangling_below(tree / folder, documents) == std::vector<std::string>{});
   CHECK(documents > 30);
-  for (const char* name : {"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
-                           "SECURITY.md"})
+  for (const char* name :
+       {"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"})
     CHECK(dangling(tree / name) == std::vector<std::string>{});
 }
 

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
 
@@ -106,13 +107,11 @@ std::uint64_t process_key() {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     // Process numbers repeat over containers; the time and the layout of memory hardly with them.
-    std::uint64_t x = static_cast<std::uint64_t>(now.tv_nsec) ^
-                      (static_cast<std::uint64_t>(now.tv_sec) << 30) ^
-                      (static_cast<std::uint64_t>(getpid()) << 44) ^
-                      (reinterpret_cast<std::uintptr_t>(&now) >> 4);
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
+    const std::uint64_t x = static_cast<std::uint64_t>(now.tv_nsec) ^
+                            (static_cast<std::uint64_t>(now.tv_sec) << 30) ^
+                            (static_cast<std::uint64_t>(getpid()) << 44) ^
+                            (reinterpret_cast<std::uintptr_t>(&now) >> 4);
+    return splitmix64_mixed(x);
   }();
   return kKey;
 }
