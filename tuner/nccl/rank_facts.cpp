@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
+#include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/splitmix64.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
@@ -172,10 +173,8 @@ void write_rank_facts(const std::string& folder, std::uint64_t communicator, int
     std::snprintf(name.data(), name.size(), "/rank-%016" PRIx64 "-%d.json", communicator, rank);
     const std::string path = folder + name.data();
     const std::string draft = path + "." + std::to_string(process_key());
-    std::array<char, 256> host{};
-    if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
     const std::string text =
-        "{\"system\":{\"hostname\":" + json_text(host.data()) +
+        "{\"system\":{\"hostname\":" + json_text(host_name()) +
         ",\"boot_id\":" + json_text(first_line("/proc/sys/kernel/random/boot_id")) +
         "},\"namespaces\":" + namespaces_json() + ",\"shm\":" + shm_json() +
         ",\"container\":{\"runtime\":" + json_text(runtime()) +
