@@ -444,6 +444,13 @@ std::vector<std::string> training_settings() {
   return names;
 }
 
+const std::vector<std::string>& training_task_settings() {
+  static const std::vector<std::string> names{
+      "model", "batch",  "sequence", "data",  "precision", "oracle",      "samples",    "evaluate",
+      "steps", "epochs", "target",   "looks", "pace",      "slow_factor", "slow_worker"};
+  return names;
+}
+
 std::vector<TrainingSetting> training_setting_rows() {
   std::vector<TrainingSetting> settings;
   for (const auto& row : knob_rows()) settings.push_back({row.name, row.about, row.write({})});
@@ -479,12 +486,6 @@ WorkCell training_cell(const TrainingSpec& spec) {
   return cell;
 }
 
-std::string engine_misfit(TrainingMethod method, Backend backend) {
-  const auto& engine = method_row(method).engine;
-  if (!engine || *engine == backend) return "";
-  return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
-}
-
 bool is_tuned(const TrainingSpec& spec) { return spec.tuner != kNoTuner; }
 
 std::string tuner_table(const TrainingSpec& spec) {
@@ -493,14 +494,6 @@ std::string tuner_table(const TrainingSpec& spec) {
 
 std::string tuner_file(const TrainingSpec& spec) {
   return fmt::format("tuner-{}.json", stable_id(tuner_table(spec)));
-}
-
-std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
-  if (!is_tuned(spec) || !backend_facts(backend).on_gpu) return "";
-  return fmt::format(
-      "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
-      "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
-      spec.tuner, name_of(backend));
 }
 
 int servers_of(const TrainingSpec& spec, int ranks) {
@@ -514,6 +507,15 @@ int dedicated_servers(const TrainingSpec& spec) {
 }
 
 int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
+
+bool trains_as_one(const TrainingSpec& spec) {
+  return spec.compression == Codec::none && !spec.switch_to &&
+         agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
+}
+
+bool is_plain_sgd(const TrainingSpec& spec) {
+  return trains_as_one(spec) && spec.lars == 0 && spec.rate_warmup == 0;
+}
 
 double share_of(const TrainingSpec& spec, int workers, int worker) {
   if (spec.shares == DataShares::equal) return 1.0 / workers;
