@@ -16,7 +16,7 @@ namespace dynamiccl {
 namespace {
 
 std::string padded(const std::string& text, std::size_t width, bool right, bool last) {
-  const std::string blanks(width - std::min(width, width_of(text)), ' ');
+  const std::string blanks(width - std::min(width, columns_of_text(text)), ' ');
   if (right) return blanks + text;
   return last ? text : text + blanks;
 }
