@@ -54,9 +54,12 @@ std::string shorten_regimes(HumanTable& table) {
   return legend;
 }
 
-std::size_t widest_word(const std::string& text) {
+/// The widest piece of a heading, which is a name: "interval_method".
+std::size_t widest_piece(const std::string& heading) {
   std::size_t widest = 0;
-  for (const auto& word : split(text, ' ')) widest = std::max(widest, columns_of_text(word));
+  for (const auto& word : split(heading, ' '))
+    for (const auto& piece : split(word, '_'))
+      widest = std::max(widest, columns_of_text(piece) + (piece.size() < word.size() ? 1 : 0));
   return widest;
 }
 
@@ -66,7 +69,7 @@ std::vector<std::size_t> least_widths(const HumanTable& table,
   constexpr std::size_t kText = 10;
   std::vector<std::size_t> least;
   for (std::size_t i = 0; i < widths.size(); ++i) {
-    std::size_t width = widest_word(table.columns[i]);
+    std::size_t width = widest_piece(table.columns[i]);
     if (!table.right[i]) width = std::max(width, kText);
     for (const auto& row : table.rows)
       if (table.right[i]) width = std::max(width, columns_of_text(row[i]));

@@ -139,8 +139,8 @@ TEST_CASE("headings of numbers break before the table does") {
   const Table table{{"launches_of_the_first_side", "launches_of_the_other_side"},
                     {{std::int64_t{1}, std::int64_t{2}}}};
   const auto columns = parse_columns(
-      "launches_of_the_first_side | none, integer | launches of the first side\n"
-      "launches_of_the_other_side | none, integer | launches of the other side",
+      "launches_of_the_first_side | integer | launches of the first side\n"
+      "launches_of_the_other_side | integer | launches of the other side",
       "test");
   const auto text = render_table(table, OutputFormat::text, columns, 30);
   INFO(text);
