@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <set>
 #include <type_traits>
 
 #include "core/vocabulary/json.hpp"
@@ -52,6 +53,22 @@ std::string shorten_regimes(HumanTable& table) {
   for (std::size_t i = 0; i < names.size(); ++i)
     legend += fmt::format("regime r{}: {}\n", i + 1, names[i]);
   return legend;
+}
+
+/// Ids of runs by their beginnings, which commands take too, where those tell them apart.
+void shorten_runs(HumanTable& table) {
+  constexpr std::size_t kBeginning = 8;
+  const auto column = std::find(table.columns.begin(), table.columns.end(), "run_id");
+  if (column == table.columns.end()) return;
+  const auto at = static_cast<std::size_t>(column - table.columns.begin());
+  std::set<std::string> whole;
+  std::set<std::string> beginnings;
+  for (const auto& row : table.rows) {
+    whole.insert(row[at]);
+    beginnings.insert(row[at].substr(0, kBeginning));
+  }
+  if (beginnings.size() < whole.size()) return;
+  for (auto& row : table.rows) row[at].resize(std::min(row[at].size(), kBeginning));
 }
 
 /// The widest piece of a heading, which is a name: "interval_method".
@@ -190,6 +207,7 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
   const auto widths = widths_of(human);
   const bool narrow = width > 0 && width_of_line(widths) > width;
   const std::string legend = narrow ? shorten_regimes(human) : "";
+  if (narrow) shorten_runs(human);
   std::string out = narrow ? narrow_lines(human, width) : lines_of(human, widths);
   if (human.rows.empty()) out += "(no rows)\n";
   if (!human.held_fixed.empty())

@@ -135,6 +135,24 @@ std::size_t widest_line(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a table wider than the terminal has the beginnings of runs' ids, where they differ") {
+  const std::string one = "1eb6dfb8-6296-4585-823d-d2558269c0ce";
+  const std::string other = "37335652-6296-4585-823d-d2558269c0ce";
+  const auto text_of = [](const std::string& a, const std::string& b, std::size_t width) {
+    const Table table{{"run_id", "reason"},
+                      {{a, std::string("long enough")}, {b, std::string("short")}}};
+    return render_table(table, OutputFormat::text, {}, width);
+  };
+  CHECK(text_of(one, other, 40) ==
+        "run_id    reason\n"
+        "--------  -----------\n"
+        "1eb6dfb8  long enough\n"
+        "37335652  short\n");
+  CHECK_THAT(text_of(one, other, 100), ContainsSubstring(one));
+  CHECK_THAT(text_of(one, "1eb6dfb8-7777-4585-823d-d2558269c0ce", 40),
+             ContainsSubstring("6296-") && ContainsSubstring("7777-"));
+}
+
 TEST_CASE("headings of numbers break before the table does") {
   const Table table{{"launches_of_the_first_side", "launches_of_the_other_side"},
                     {{std::int64_t{1}, std::int64_t{2}}}};
