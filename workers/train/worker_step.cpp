@@ -386,13 +386,17 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   // Told inside the pass, the thread that sends takes its core, where both have one, and what the
   // library then takes would count as backward.
   const bool told_after = !memory_.on_gpu() && queued_behind_backward(spec_.method);
+  std::size_t given = 0;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
     float* place = gradients_.at(offsets_[i]);
     memory_.copy_later(gradient, place, counts_[i]);
     const bool dropped = planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0;
-    if (dropped || exchange.needs_marks()) memory_.flush_copies();
+    const bool is_last = ++given == counts_.size();
+    if (dropped || is_last || exchange.needs_marks()) memory_.flush_copies();
     if (dropped) memory_.clear(place, counts_[i]);
+    // The host may still be on its way out of the pass when the GPU sums what it was given.
+    if (is_last) end_of(StepPart::backward);
     if (exchange.needs_marks()) memory_.mark(i);
     if (!told_after) exchange.ready(i);
   });
@@ -402,7 +406,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   times.exposed_us += time_of([&] {
     for (std::size_t i = 0; told_after && i < counts_.size(); ++i) exchange.ready(i);
   });
-  end_of(StepPart::backward);
+  end_of(crosses ? StepPart::backward : StepPart::wait);
   ++step_;
   // Behind the backward pass, while the last sums are on their way.
   if (learner_.keeps_samples()) fetch(worker_);

@@ -49,8 +49,9 @@ TEST_CASE("a traced step shows stages as the GPU computes them, no other step as
   QueuedStep queued;
   TrainingWorker& worker = *queued.worker;
   queued.step();
-  // The step's own parts: its start, data, forward and backward pass, the next batch, sums.
-  constexpr std::size_t kParts = 6;
+  // The step's own parts: its start, data, forward and backward pass, the way out of that, the next
+  // batch, sums.
+  constexpr std::size_t kParts = 7;
   CHECK(queued.learner.memory().stamps.size() == kParts);
   queued.exchange->trace_next();
   worker.trace_next();
@@ -94,6 +95,10 @@ TEST_CASE("a GPU's step has its parts by the GPU's clock, updates out of what it
   memory.ran = {
       {end_us - 700, end_us - 300}, {end_us - 200, end_us + 50}, {end_us + 600, end_us + 800}};
   parts_are(queued.step(), 250, 750);
+  // What the GPU sums while the host leaves the backward pass is no part of that.
+  memory.ran.clear();
+  queued.learner.leave_us = 300;
+  parts_are(queued.step(), 0, 1300);
 }
 
 TEST_CASE("what a GPU waits for between stages is what the step before left open", "[a-13]") {
