@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "workers/train/worker_step.hpp"
-
 namespace dynamiccl {
 namespace {
 

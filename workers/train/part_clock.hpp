@@ -3,11 +3,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "workers/train/step_times.hpp"
 #include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
-
-struct StepTimes;
 
 /// What the computing thread's queue does in a step, one part after the other.
 enum class StepPart {
