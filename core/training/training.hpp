@@ -337,8 +337,7 @@ double waited_us(const TrainingSpec& spec, double computed_us);
 
 /// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
 /// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
-/// together 2 max(1, N/S). Groups of G before a server: N/G, or what a group's first worker sends,
-/// 2(G-1)/G + G, the larger one twice. A chief before a server: a sum and an answer on each side, together 4 (2
+/// together 2 max(1, N/S). A chief before a server: a sum and an answer on each side, together 4 (2
 /// without other workers). S colocated ones: a server pushes to S-1 and answers N-1 others,
 /// (N+S-2)/S in each direction, with S = N as all-reduce. Neighbours: as many as a worker sends to.
 /// Local steps share one such volume, as many as a round has in the beginning.
