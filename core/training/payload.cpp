@@ -38,8 +38,8 @@ double parameter_volumes(const TrainingSpec& spec, int workers) {
     }
     if (spec.server_sums == ServerSums::chief) return n > 1 ? 4.0 : 2.0;
     if (spec.group_size > 1) {
-      // Up and down as many as there are groups; or what a group's first worker sends: its part of a
-      // ring's sum, the sum to the server, and the answer to each of the others.
+      // As many as there are groups, or what a group's first worker sends: its part of a ring's
+      // sum, the sum to the server, and the answer to each of the others.
       const double g = spec.group_size;
       return 2 * std::max(n / g, 2 * (g - 1) / g + 1 + (g - 1));
     }

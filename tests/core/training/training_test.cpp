@@ -1,5 +1,5 @@
-#include "core/training/payload.hpp"
 #include "core/training/training.hpp"
+#include "core/training/payload.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>

@@ -394,12 +394,13 @@ TEST_CASE("what momentum adds to the weights' movements makes no gradient less n
   }
 }
 
-TEST_CASE("what neighbours send each other for a look is no round's traffic", "[E-186][d-09][d-30]") {
-  auto job = job_of_edits(
-      Backend::gloo, 2, TrainingMethod::d_psgd,
-      {[](TrainingSpec& spec) { spec.steps = 2; },
-       [](TrainingSpec& spec) { spec.steps = 0, spec.epochs = 2, spec.looks = 2; }},
-      0);
+TEST_CASE("what neighbours send each other for a look is no round's traffic",
+          "[E-186][d-09][d-30]") {
+  auto job =
+      job_of_edits(Backend::gloo, 2, TrainingMethod::d_psgd,
+                   {[](TrainingSpec& spec) { spec.steps = 2; },
+                    [](TrainingSpec& spec) { spec.steps = 0, spec.epochs = 2, spec.looks = 2; }},
+                   0);
   run_to_end(*job);
   for (const CellRecord& record : job->records_of<CellRecord>(0)) {
     INFO("cell " << record.cell_id << ": " << record.reason);
