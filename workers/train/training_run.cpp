@@ -102,6 +102,7 @@ class TrainingRun final : public TrainingRunner {
   ExchangePlan choose_plan(const LinkCost& cost, GradientPath path, TrainingFigures& figures);
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
+  void look(StepDriver& driving, StepTraffic& traffic, TrainingFigures& figures, int rounds);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
   void train_asynchronously(CellRecord& record, const ExchangePlan& plan);
   void check(CellRecord& record, const ExchangePlan& plan);
@@ -356,12 +357,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     collector.restart();
   }
   StepTraffic traffic(comm_, plan);
-  trainer.look = [&](int rounds) {
-    const auto look = [&] { driving->look(*record.training, rounds); };
-    // Of all methods, neighbours alone send each other what is looked at.
-    if (method_row(spec_.method).sums != SumPlace::neighbours) return look();
-    traffic.leave_out(look);
-  };
+  trainer.look = [&](int rounds) { look(*driving, traffic, *record.training, rounds); };
   const int steps = spec_.epochs > 0 ? train_epochs(*record.training, trainer)
                                      : train_for(measured_steps(warm_us), trainer);
   payload_bytes_ = driving->sent_bytes() - before;
@@ -378,6 +374,14 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   record.training->c2c_predicted = c2c_predicted(spec_, workers_, exchanges / worker_steps);
   traffic.conclude(*record.training, spec_.batch * worker_steps, steps,
                    static_cast<double>(payload_bytes_));
+}
+
+void TrainingRun::look(StepDriver& driving, StepTraffic& traffic, TrainingFigures& figures,
+                       int rounds) {
+  const auto at_weights = [&] { driving.look(figures, rounds); };
+  // Of all methods, neighbours alone send each other what is looked at.
+  if (method_row(spec_.method).sums != SumPlace::neighbours) return at_weights();
+  traffic.leave_out(at_weights);
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,
