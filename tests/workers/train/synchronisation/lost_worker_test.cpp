@@ -196,3 +196,18 @@ TEST_CASE("buffers of messages under way outlive the error that ends their cell"
     CHECK(comm.gone() == 0);
   }
 }
+
+TEST_CASE("what momentum adds to the weights' movements makes no gradient less new", "[d-21]") {
+  TrainingSpec spec;
+  for (const double momentum : {0.0, 0.9}) {
+    spec.momentum = momentum;
+    LazyRule rule(spec);
+    // Of one gradient of length 1, over and over.
+    const auto velocity = static_cast<float>(1 / (1 - momentum));
+    rule.moved(&velocity, 1);
+    const float like = 1.5F;
+    const float unlike = -0.5F;
+    CHECK_FALSE(rule.sends(&like, {1.0F}));
+    CHECK(rule.sends(&unlike, {1.0F}));
+  }
+}

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "tests/workers/train/training_job.hpp"
-#include "workers/train/synchronisation/lazy_gradients.hpp"
 #include "workers/train/synchronisation/round_lengths.hpp"
 
 using namespace dynamiccl;
@@ -376,21 +375,6 @@ TEST_CASE("C2C counts the steps that rounds really had", "[E-186][d-28][d-34]") 
     // Bytes of a mean round are the formula's by the steps that it had; Gloo's messages add some.
     CHECK(figures.c2c_measured > figures.c2c_predicted);
     CHECK(figures.c2c_measured < 1.1 * figures.c2c_predicted);
-  }
-}
-
-TEST_CASE("what momentum adds to the weights' movements makes no gradient less new", "[d-21]") {
-  TrainingSpec spec;
-  for (const double momentum : {0.0, 0.9}) {
-    spec.momentum = momentum;
-    LazyRule rule(spec);
-    // Of one gradient of length 1, over and over.
-    const auto velocity = static_cast<float>(1 / (1 - momentum));
-    rule.moved(&velocity, 1);
-    const float like = 1.5F;
-    const float unlike = -0.5F;
-    CHECK_FALSE(rule.sends(&like, {1.0F}));
-    CHECK(rule.sends(&unlike, {1.0F}));
   }
 }
 
