@@ -52,10 +52,7 @@ install(CODE "
 install(DIRECTORY profiles/environments DESTINATION "${_data}/profiles" COMPONENT program)
 install(FILES tuner/policy/pretrained.policy DESTINATION "${_data}/tuner/policy" COMPONENT program)
 install(DIRECTORY experiments DESTINATION "${_data}" COMPONENT program)
-# As they lie in the source tree, so that links between them hold; the measured figures (reports/measured) stay there.
-install(FILES README.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION "share/doc/dynamiccl" COMPONENT program)
-install(DIRECTORY docs DESTINATION "share/doc/dynamiccl" COMPONENT program
-  FILES_MATCHING PATTERN "*.md" PATTERN "report.png")
+include(InstallDocuments)
 
 set(CPACK_PACKAGE_NAME dynamiccl)
 set(CPACK_PACKAGE_VENDOR "DynamICCL")

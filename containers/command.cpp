@@ -202,6 +202,15 @@ void end_group(pid_t child, CommandResult& result) {
   result.exit_code = end.exit_code;
 }
 
+/// What a command that was ended had said, as far as a pipe holds it; others may still write there.
+void read_rest(Pipe& out, Pipe& err, CommandResult& result) {
+  std::array<pollfd, 2> watched{pollfd{out.read_end(), POLLIN, 0},
+                                pollfd{err.read_end(), POLLIN, 0}};
+  if (poll(watched.data(), watched.size(), 0) <= 0) return;
+  if ((watched[0].revents & POLLIN) != 0) drain(out.read_end(), result.out);
+  if ((watched[1].revents & POLLIN) != 0) drain(err.read_end(), result.err);
+}
+
 std::string last_lines(const std::string& text, std::size_t count) {
   std::vector<std::string> lines;
   for (const std::string& line : split(text, '\n'))
@@ -221,8 +230,10 @@ CommandResult run_command(const std::vector<std::string>& argv, const CommandOpt
   out.close_end(1);
   err.close_end(1);
   CommandResult result;
-  if (!read_until(patience, out, err, result) || !wait_until(child, patience, result))
+  if (!read_until(patience, out, err, result) || !wait_until(child, patience, result)) {
     end_group(child, result);
+    read_rest(out, err, result);
+  }
   return result;
 }
 

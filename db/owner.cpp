@@ -1,25 +1,24 @@
 #include "db/owner.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <optional>
+
+#include "core/vocabulary/host_name.hpp"
 
 namespace dynamiccl {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
+std::string stored_host() {
+  const std::string name = host_name();
+  return name.empty() ? "unknown" : name;
 }
 
 }  // namespace
 
 ProcessIdentity this_process() {
   const ProcessMark mark = own_mark();
-  return {host_name(), mark.boot_id, mark.pid,
+  return {stored_host(), mark.boot_id, mark.pid,
           static_cast<std::int64_t>(mark.pid_namespace.value_or(0)), mark.start_ticks};
 }
 
@@ -30,7 +29,7 @@ ProcessState state_of(const ProcessIdentity& process) {
   const ProcessState state = look_for(mark);
   // Another boot is this machine's only where the name is.
   return state == ProcessState::dead && process.boot_id != own_mark().boot_id &&
-                 process.host != host_name()
+                 process.host != stored_host()
              ? ProcessState::unknown
              : state;
 }

@@ -1,6 +1,7 @@
 # Sourced by gpu_*.sh: a container engine of the script's own on a GPU machine, whose containers have this machine's files,
-# the device nodes of the GPUs that they are given, namespaces of their own and a bridge.
-engine_subnet=172.31.77
+# the device nodes of the GPUs that they are given, namespaces of their own and a bridge. Of two beside each other one has
+# another ENGINE_SUBNET.
+engine_subnet=${ENGINE_SUBNET:-172.31.77}
 
 engine_up() {
   engine=$(mktemp -d /tmp/gpu-engine-XXXX)
@@ -9,7 +10,7 @@ engine_up() {
     --pidfile "$engine/pid" >"$engine/log" 2>&1 &
   engine_process=$!
   for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
-  local folder=$engine/root
+  local folder=$engine/root name
   mkdir -p "$folder"/{sbin,usr,etc,opt,tmp,proc,sys,dev,run,var/tmp,root,home,mnt}
   : >"$folder/sbin/docker-init"
   for name in bin lib lib64; do ln -s "usr/$name" "$folder/$name"; done

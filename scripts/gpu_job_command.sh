@@ -26,7 +26,7 @@ for rank in {0..$last}; do
   engine_flags job\$rank \$((10 + rank)) \$rank
   passed=(--env RANK=\$rank)
   for name in WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_SOCKET_IFNAME NCCL_CONF_FILE PATH NCCL_SOCKET_NTHREADS \
-    NCCL_NSOCKS_PERTHREAD NCCL_MIN_CTAS; do passed+=(--env \$name); done
+    NCCL_NSOCKS_PERTHREAD NCCL_MIN_CTAS NCCL_DEBUG NCCL_DEBUG_SUBSYS; do passed+=(--env \$name); done
   docker run "\${flags[@]}" "\${passed[@]}" --volume $out:$out --volume $programs:$programs:ro --volume $root/scripts:$root/scripts:ro \
     gpu-root ${job[*]} --steps "\$1" --each "\$2" & pids+=(\$!)
 done

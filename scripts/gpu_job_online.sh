@@ -5,7 +5,9 @@
 # learn: a leader that may cost what it likes learns in 600 steps, and its table is what is handed over; table: instead,
 # `dynamiccl tune -- JOB` finds launch settings and table; pairs: launches with the table, accompanied by `tune --online`, and
 # (SIDES) without both, in turn; neighbour: a second job of the same kind begins beside an accompanied one and ends before it;
-# kills: dynamiccl-leader is killed, started again, its folder damaged, and the job's sums are looked at (JOB=sizes).
+# kills: dynamiccl-leader is killed, started again, its folder damaged, and the job's sums are looked at (JOB=sizes);
+# tables: a table that slows calls of 64 MiB, as made here, with another NCCL, for more ranks, and over other links: is it used,
+# and does NCCL's log say why not; planted: a job accompanied that was started with that table (both JOB=sizes, loopback).
 # JOB: sizes (default, scripts/nccl_sizes.py) or a model of scripts/ddp_steps.py: bert-medium has even, short steps.
 # WALL=loopback (default) or docker, as gpu_job_tune.sh. All sides have the launch settings that the part "table" found, or
 # LAUNCH (NCCL_NET=Socket NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8). PAIRS (3); SIDES ("table online"); AGENT (ppo): who learns;
@@ -93,8 +95,9 @@ rounds_of() { if [ -e "$1" ]; then grep -cE " (round|$kind) " "$1"; else echo 0;
 part_neighbour() {
   local file=$out/steps-beside.txt job neighbour
   launch_settings
-  date '+begun %s.%N' >"$out/neighbour.txt"
-  accompanied $((2 * steps)) "$file" "$out/online-neighbour.log" & job=$!
+  # With the wall clock before each line, which the steps' times have too.
+  { accompanied $((2 * steps)) "$file" /dev/stdout | while IFS= read -r line; do echo "$EPOCHREALTIME $line"; done \
+    >"$out/online-neighbour.log"; } & job=$!
   until [ "$(rounds_of "$file")" -ge "$steps" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
   cp "$out/job.sh" "$out/neighbour.sh"
   sed -i 's/\bjob\([0-9$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
@@ -133,9 +136,73 @@ part_kills() {
   ls "$folder"
 }
 
+# One row that slows calls of 64 MiB, so that its use shows by their time.
+slow_table() { # FILE NCCL RANKS NANOSECONDS: what NCCL is said to have expected of ring and Simple
+  python3 - "$@" <<'PYTHON'
+import sys
+file, nccl, ranks, ns = sys.argv[1:]
+text = (f"dynamiccl-nccl-table 2\nmade nccl {nccl}\nmade cost allreduce 26 ring Simple {ns}\n"
+        f"row {ranks} - allreduce 26 26 ring LL 1\n")
+checksum = 0xcbf29ce484222325
+for byte in text.encode():
+    checksum = (checksum ^ byte) * 0x100000001b3 % 2**64
+with open(file, "w") as out:
+    out.write(f"{text}checksum {checksum:016x}\n")
+PYTHON
+}
+
+# The job under the launch settings and a table: what its log says of the table, and the calls of 64 MiB.
+with_table() { # NAME NCCL RANKS NANOSECONDS [COMMAND BEFORE THE JOB...]
+  local name=$1; shift
+  slow_table "$out/$name.table" "$1" "$2" "$3"; shift 3
+  printf '%s\n' "NCCL_TUNER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" "DYNAMICCL_TUNER_TABLE=$out/$name.table" |
+    cat - "$out/launch.conf" >"$out/$name.conf"
+  NCCL_CONF_FILE=$out/$name.conf NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING timeout 60 "$@" "$out/job.sh" 30 "$out/steps-$name.txt" \
+    >"$out/$name.log" 2>&1 || { failed=1; tail -n 5 "$out/$name.log"; }
+  python3 - "$name" "$out/steps-$name.txt" "$out/$name.log" <<'PYTHON'
+import re, statistics, sys
+name, steps, log = sys.argv[1:]
+large = [float(line.split()[3]) for line in open(steps) if line.split()[1] == str(64 << 20)]
+said = sorted(set(re.findall(r"DynamICCL: (?!channels)(.*table.*)", open(log, errors="replace").read())))
+print(f"{name}: a call of 64 MiB {statistics.median(large[5:]):.2f} ms; NCCL's log: {' | '.join(said) or 'nothing'}")
+PYTHON
+}
+
+part_tables() {
+  local here expected
+  launch_settings
+  here=$(python3 -c 'import torch; print("%d.%d" % torch.cuda.nccl.version()[:2])')
+  with_table unlike-expected "$here" "$WORLD_SIZE" 1000
+  expected=$(sed -n 's/.*where it was made, and \([0-9.e+]*\) us here.*/\1/p' "$out/unlike-expected.log" | head -n 1)
+  [ -n "$expected" ] || { failed=1; say "tables: NCCL's log does not say what NCCL expects"; return; }
+  expected=$(python3 -c 'import sys; print(round(float(sys.argv[1]) * 1000))' "$expected")
+  with_table as-made "$here" "$WORLD_SIZE" "$expected"
+  with_table other-nccl 2.19 "$WORLD_SIZE" "$expected"
+  with_table other-ranks "$here" 16 "$expected"
+  with_table other-links "$here" "$WORLD_SIZE" "$expected" env -u NCCL_P2P_DISABLE -u NCCL_SHM_DISABLE
+  say tables
+}
+
+part_planted() {
+  launch_settings
+  slow_table "$out/planted.table" "$(python3 -c 'import torch; print("%d.%d" % torch.cuda.nccl.version()[:2])')" "$WORLD_SIZE" 1
+  # What NCCL expects is not looked at where a leader may change the table.
+  echo "DYNAMICCL_TUNER_TABLE=$out/planted.table" >>"$out/launch.conf"
+  accompanied 700 "$out/steps-planted.txt" "$out/planted.log" || failed=1
+  grep -E ' s: |communicator|taken back' "$out/planted.log"
+  "$programs/dynamiccl" query --db "$out/online.sqlite" --format markdown "SELECT kind, arm, guard, time_us, reference_us FROM decision
+    WHERE task_key LIKE 'nccl/job/table/%' ORDER BY id"
+  python3 - "$out/steps-planted.txt" <<'PYTHON'
+import statistics, sys
+large = [float(line.split()[3]) for line in open(sys.argv[1]) if line.split()[1] == str(64 << 20)]
+print(f"planted: a call of 64 MiB, first 20: {statistics.median(large[:20]):.2f} ms, last 100: {statistics.median(large[-100:]):.2f} ms")
+PYTHON
+  say planted
+}
+
 for part in "$@"; do "part_$part"; done
 python3 - "$out" "$kind" <<'PYTHON'
-import collections, math, statistics, sys
+import collections, math, re, statistics, sys
 def launches(side):
     found = collections.OrderedDict()
     try:
@@ -158,6 +225,12 @@ for side, of in sides.items():
         pace = late(one)
         lost = sum(min(t, 5 * pace) - pace for t, _ in one[BEGIN:300]) / (len(one) * pace)
         print(f"{side}: steps {BEGIN} to 300 took {100 * lost:.2f} % of {len(one)} steps more than the later pace says")
+try:
+    log = open(f"{sys.argv[1]}/online-pairs.log").read()
+except OSError:
+    log = ""
+for one, ms in zip(launches("online"), re.findall(r"settings tried, which cost (\d+) ms in all", log)):
+    print(f"online: lost by trying, as the learner counts: {100 * float(ms) / sum(t for t, _ in one):.2f} % of {len(one)} steps")
 pairs = list(zip(sides["online"], sides[base]))
 if pairs:
     steps = [math.log(late(a) / late(b)) for a, b in pairs]
@@ -166,13 +239,20 @@ if pairs:
     print(f"time of all steps over {base}'s: each {[round(100 * x, 2) for x in cost]} %")
 beside, near = launches("beside"), launches("neighbour")
 if beside and near:
-    origin = float(open(f"{sys.argv[1]}/neighbour.txt").read().split()[1])
-    begun, ended = near[0][0][1], near[0][-1][1]
+    begun, ended = near[0][0][1] - near[0][0][0] / 1e3, near[0][-1][1]
     parts = {"before": [t for t, end in beside[0][300:] if end < begun - 1],
              "beside it": [t for t, end in beside[0] if begun + 0.5 < end < ended],
              "after it": [t for t, end in beside[0] if end > ended + 1]}
-    print(f"neighbour's steps from {begun - origin:.3f} to {ended - origin:.3f} s after the start; a step's median, ms: " +
+    print(f"a step's median, ms, the neighbour's steps taking {ended - begun:.1f} s: " +
           ", ".join(f"{name} {statistics.median(t):.2f} ({len(t)})" for name, t in parts.items() if t))
+    calls = 50 if sys.argv[2] == "sizes" else 0
+    for line in open(f"{sys.argv[1]}/online-neighbour.log"):
+        when, _, said = line.strip().partition(" ")
+        if " searched anew" in said or "settled" in said.partition(": ")[2][:7]:
+            at = float(when) - begun
+            done = sum(begun < end <= begun + at for _, end in beside[0])
+            print(f"{at:9.3f} s after the neighbour's first step began" +
+                  (f", {done} steps ({calls * done} to {calls * (done + 1)} calls)" if at > 0 else "") + f": {said}")
 PYTHON
 xz -kf "$out/online.sqlite" 2>/dev/null; rm -f "$out"/online.sqlite "$out"/online.sqlite-*
 rm -rf "$out"/tuned/launches "$out"/tuned/network "$out"/nothing

@@ -24,3 +24,19 @@ export DYNAMICCL_CACHE="${DYNAMICCL_CACHE:-/var/cache/dynamiccl}"
 # A machine without package sources makes its containers from its own files.
 [ -z "${BUNDLE:-}" ] || export DYNAMICCL_IMAGE_SOURCE="${DYNAMICCL_IMAGE_SOURCE:-host-root}"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# For what is measured side by side: the PART-th (from 0) of OF equal shares of this shell's cores, "0,1,2"; nothing where
+# there are too few. Containers are their engine's children, so they need it from their profile.
+cores_of() { # PART OF
+  local range all=() each
+  for range in $(taskset -cp $$ | sed 's/.*: //; s/,/ /g'); do all+=($(seq "${range%-*}" "${range#*-}")); done
+  each=$((${#all[@]} / $2))
+  (IFS=,; echo "${all[*]:$(($1 * each)):each}")
+}
+# Sets `pinned`, what starts the program on these cores, and `pins`, what its containers need of them.
+pin_to() { # CORES ENVIRONMENT
+  pinned=() pins=()
+  [ -n "$1" ] || return 0
+  pinned=(taskset -c "$1")
+  case $2 in *docker*) pins=(--set "profile.$2.cpus=\"$1\"") ;; esac
+}

@@ -10,6 +10,7 @@
 # rounds, codecs, served: the same of local steps and gossip, of encoded gradients, of servers that answer each worker by
 # itself; servers: the same of servers that sum on their GPU, and of one behind a chief, beside sums in host memory;
 # rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
+# parts: whether a step's parts by the GPU's clock make the step, and what is exposed of the last step's communication;
 # containers: the container study's training, beside the published order;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
@@ -18,7 +19,7 @@
 # All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
 # each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -161,6 +162,18 @@ servers() { # SECONDS
     ORDER BY v.model, v.method, v.settings, t.rank" 2>>"$out/servers.log" | tee -a "$out/servers.md" | cut -c1-330
 }
 
+# What each method's steps are made of.
+parts() { # SECONDS
+  experiment experiments/gpu_training_parts.toml "$1" parts "${given[@]}"
+  "$program" query --db "$db" --format markdown "SELECT v.model, v.method, v.synchronisation, v.compression, v.settings, t.rank, v.step_us,
+      t.forward_us, t.backward_us, t.update_us, t.exposed_us, json_extract(t.details_json, '\$.data_us') AS data_us,
+      json_extract(t.details_json, '\$.accounted') AS accounted, json_extract(t.details_json, '\$.exposed_of_busy') AS exposed_of_busy,
+      t.wire_bytes
+    FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
+    WHERE v.run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) AND t.role = 'worker'
+    ORDER BY v.model, v.method, v.synchronisation, v.compression, v.settings, t.rank" 2>>"$out/parts.log" | tee -a "$out/parts.md" | cut -c1-330
+}
+
 # Bytes of gradients a second, by the GPU's clock.
 rates() { # SECONDS
   experiment experiments/gpu_training_rates.toml "$1" rates "${given[@]}"
@@ -266,12 +279,13 @@ for part in "$@"; do
     rounds | codecs | served) set_up; lossy "$seconds" "$name" "gpu_training_$name" ;;
     servers) set_up; servers "$seconds" ;;
     rates) set_up; rates "$seconds" ;;
+    parts) set_up; parts "$seconds" ;;
     containers) set_up; containers "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, containers, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, parts, containers, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

@@ -69,7 +69,7 @@ plain() { # NAME BACKEND RANKS
       for side in $sides; do
         (
           if [ "$side" = loaded ]; then set -a; . "$folder/$backend.env"; fi
-          limited 60 "${launcher[@]}" "$program" "$collective" 8
+          limited 60 "${pinned[@]}" "${launcher[@]}" "$program" "$collective" 8
         ) 2>>"$out/$name.plain.log" | sed "s/^/$turn $side $collective /" >>"$out/$name.plain.txt"
         ! failed $? || { result=1; say "$name: $collective $side failed"; }
       done
@@ -82,22 +82,23 @@ plain() { # NAME BACKEND RANKS
 
 search() { # NAME CELLS
   local code
-  limited 3600 "$program" tune "$experiment" --only "$2" "${tune_flags[@]}" --db "$out/$1.sqlite" \
+  limited 3600 "${pinned[@]}" "$program" tune "$experiment" "${pins[@]}" --only "$2" "${tune_flags[@]}" --db "$out/$1.sqlite" \
     --table "$out/$1.json" >"$out/$1.md" 2>"$out/$1.log"
   code=$?
   say "$1: tune ended with $code"
   ! failed $code
 }
 
-measure() { # ENVIRONMENT BACKEND RANKS
-  local name=$1-$2-$3 cells="environment == $1 and backend == $2 and ranks == $3" code result=0
+measure() { # ENVIRONMENT BACKEND RANKS CORES
+  local pinned pins name=$1-$2-$3 cells="environment == $1 and backend == $2 and ranks == $3" code result=0
+  pin_to "$4" "$1"
   if [ -n "$tables" ]; then
     cp "$tables/$name.json" "$out/$name.json.new" && mv "$out/$name.json.new" "$out/$name.json" || result=1
   else
     search "$name" "$cells" || result=1
   fi
   [ -e "$out/$name.json" ] || { say "$name: no settings to check"; return $result; }
-  limited $((check_s * 3 / 2)) "$program" tune "$experiment" --only "$cells" --check "$out/$name.json" \
+  limited $((check_s * 3 / 2)) "${pinned[@]}" "$program" tune "$experiment" "${pins[@]}" --only "$cells" --check "$out/$name.json" \
     --check-seconds "$check_s" "${check_flags[@]}" --db "$out/$name.sqlite" >"$out/$name.check.md" 2>"$out/$name.check.log"
   code=$?
   say "$name: --check ended with $code"
@@ -125,9 +126,14 @@ ended() {
 
 : >"$out/summary.txt"
 pids=() result=0
+environments=${ENVIRONMENTS:-bare-metal cross-docker} backends=${BACKENDS:-openmpi mpich}
+places=$(($(wc -w <<<"$environments") * $(wc -w <<<"$backends")))
+[ "${TOGETHER:-0}" != 1 ] || places=$((places * $(wc -w <<<"$ranks_list")))
 for ranks in $ranks_list; do
-  for environment in ${ENVIRONMENTS:-bare-metal cross-docker}; do
-    for backend in ${BACKENDS:-openmpi mpich}; do measure "$environment" "$backend" "$ranks" & pids+=($!); done
+  for environment in $environments; do
+    for backend in $backends; do
+      measure "$environment" "$backend" "$ranks" "$(cores_of ${#pids[@]} $places)" & pids+=($!)
+    done
   done
   [ "${TOGETHER:-0}" = 1 ] || ended
 done

@@ -1,25 +1,27 @@
 #!/bin/sh
 # Packs what a machine without package sources needs to run DynamICCL with GPUs and containers:
-# programs, the libraries they load, MPICH's launcher, container engines. scripts/unpack_bundle.sh
-# puts it in place there.
-#   scripts/make_offline_bundle.sh [--build DIR] [--engine DIR] [--apptainer DEB] [--openmpi-cuda DIR]
-#                                  [--limit BYTES] OUTPUT_FOLDER
+# what is installed of a build (cmake/Install.cmake), benchmark programs, MPICH with its launcher,
+# container engines. scripts/unpack_bundle.sh puts it in place there.
+#   scripts/make_offline_bundle.sh [--build DIR] [--archive TAR_XZ] [--engine DIR] [--apptainer DEB]
+#                                  [--openmpi-cuda DIR] [--limit BYTES] OUTPUT_FOLDER
+# --archive takes the programs from what `cpack -G TXZ` made (DIR/packages/*.tar.xz) instead.
 # Writes OUTPUT_FOLDER/programs.tar.xz (changes with the sources) and OUTPUT_FOLDER/engines.tar.xz
 # (made once, reused while it is there). Parts that are not named are looked for on this machine.
 set -eu
-build=build/release engine= apptainer= openmpi_cuda= limit=$((60 * 1024 * 1024)) out=
+build=build/release archive= engine= apptainer= openmpi_cuda= limit=$((60 * 1024 * 1024)) out=
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$2; shift 2 ;;
+    --archive) archive=$2; shift 2 ;;
     --engine) engine=$2; shift 2 ;;
     --apptainer) apptainer=$2; shift 2 ;;
     --openmpi-cuda) openmpi_cuda=$2; shift 2 ;;
     --limit) limit=$2; shift 2 ;;
-    -*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    -*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *) out=$1; shift ;;
   esac
 done
-[ -n "$out" ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ -n "$out" ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 for tool in patchelf xz strip ldd; do
   command -v "$tool" >/dev/null || { echo "$tool is missing: apt-get install patchelf xz-utils binutils" >&2; exit 2; }
 done
@@ -39,20 +41,33 @@ copy_libraries() { # TARGET_FOLDER FILE...
   done
 }
 
+# Programs, the plugin and the libraries that the archive of `cpack -G TXZ` has: out of it, or by the same install rules.
+# Trainers are made on the target, against its PyTorch.
 programs=$work/programs
-mkdir -p "$programs/bin"
-for program in dynamiccl dynamiccl-leader dynamiccl-probe dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich; do
-  cp "$build/$program" "$programs/bin/"
-done
-# Benchmarks travel where they were built.
+installed=$work/installed
+mkdir -p "$programs" "$installed"
+if [ -n "$archive" ]; then
+  tar -xJf "$archive" -C "$installed" --strip-components=1
+else
+  for component in program openmpi mpich gloo plugin bundled; do
+    cmake --install "$build" --prefix "$installed/usr" --strip --component "$component" >"$work/install.log" 2>&1 ||
+      { cat "$work/install.log" >&2; echo "build first: cmake --build $build" >&2; exit 1; }
+  done
+fi
+[ -x "$installed/usr/lib/dynamiccl/dynamiccl" ] ||
+  { echo "${archive:-$build} installs no lib/dynamiccl/dynamiccl" >&2; exit 1; }
+mv "$installed/usr/lib/dynamiccl" "$programs/bin"
+find "$programs/bin" -maxdepth 1 \( -name 'dynamiccl-trainer*' -o -name dynamiccl-learn \) -delete
+mkdir -p "$programs/bin/lib"
+# Benchmarks are not installed: they travel where they were built.
 for program in fidelity plain-mpi-loop-openmpi plain-mpi-loop-mpich plain-mpi-sizes-openmpi plain-mpi-sizes-mpich nccl_storm nccl_boundary; do
-  [ ! -e "$build/$program" ] || cp "$build/$program" "$programs/bin/"
+  [ ! -e "$build/$program" ] || { cp "$build/$program" "$programs/bin/" && strip --strip-unneeded "$programs/bin/$program"; }
 done
-copy_libraries "$programs/bin/lib" $(find "$programs/bin" -maxdepth 1 -type f)
-for library in "$build"/libdynamiccl-*.so; do [ -e "$library" ] && cp "$library" "$programs/bin/"; done
-find "$programs/bin" "$programs/bin/lib" -maxdepth 1 -type f -exec strip --strip-unneeded {} +
-# DT_RPATH, which also holds for the libraries' own libraries. The probe is static.
-find "$programs/bin" -maxdepth 1 -type f ! -name dynamiccl-probe \
+# MPICH, whose launcher is brought too, and what benchmarks load. Open MPI's libraries come with the target's launcher.
+copy_libraries "$programs/bin/lib" $(find "$programs/bin" -maxdepth 1 -type f ! -name '*openmpi' ! -name '*.so')
+find "$programs/bin/lib" -maxdepth 1 -type f -exec strip --strip-unneeded {} +
+# DT_RPATH, which also holds for the libraries' own libraries. The probe is static, the plugin needs the C library alone.
+find "$programs/bin" -maxdepth 1 -type f ! -name dynamiccl-probe ! -name '*.so' \
   -exec patchelf --force-rpath --set-rpath '$ORIGIN/lib' {} \;
 ucx=$(dirname "$(ldconfig -p | awk '/libucs\.so/ { print $NF; exit }')")/ucx
 if [ -d "$ucx" ]; then

@@ -5,7 +5,7 @@
 #   [BUNDLE=FOLDER] scripts/tune_sweep.sh STATE_FOLDER OUTPUT_FOLDER SECONDS [EXPERIMENT [SEEDS]]
 #   [BUNDLE=FOLDER] scripts/tune_sweep.sh build/sweep results/sweep 3000 experiments/tune_cpu.toml 10
 # One database per environment and backend is kept in STATE_FOLDER; called again, unfinished ones are
-# completed. Leaves sweeps.tar.xz.* (databases and tables) and summary.txt in OUTPUT_FOLDER; no seeds, no replay.
+# completed, on as many cores as before: each pair has its share of them for itself. Leaves sweeps.tar.xz.* (databases and tables) and summary.txt in OUTPUT_FOLDER; no seeds, no replay.
 # Further arguments of `dynamiccl tune --sweep` stand in SWEEP_FLAGS, of the replay in REPLAY_FLAGS: with --confirm
 # all that was chosen is measured on fresh launches, for REPLAY_SECONDS at most (complete rounds count).
 set -uo pipefail
@@ -30,26 +30,29 @@ if ! docker version >/dev/null 2>&1; then
   for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
 fi
 
-sweep() { # ENVIRONMENT BACKEND
-  local name=$1-$2 resume=()
+sweep() { # ENVIRONMENT BACKEND CORES
+  local name=$1-$2 resume=() pinned pins
+  pin_to "$3" "$1"
   [ -e "$state/$name.sqlite" ] && resume=(--resume)
-  timeout --signal=INT --kill-after=30 "$seconds" "$program" tune "$experiment" --sweep "${resume[@]}" \
+  timeout --signal=INT --kill-after=30 "$seconds" "${pinned[@]}" "$program" tune "$experiment" --sweep "${resume[@]}" "${pins[@]}" \
     --only "environment == $1 and backend == $2" "${sweep_flags[@]}" --db "$state/$name.sqlite" \
     >"$state/sweep-$name.md" 2>"$state/sweep-$name.log"
   echo "sweep $name: exit code $? after $SECONDS s: $(tail -n 1 "$state/sweep-$name.log" | tail -c 200)" >>"$out/summary.txt"
 }
 
-replay() { # ENVIRONMENT BACKEND
-  local name=$1-$2
-  timeout --signal=INT --kill-after=30 "${REPLAY_SECONDS:-infinity}" "$program" tune "$experiment" --replay --seeds "$seeds" --only "environment == $1 and backend == $2" \
+replay() { # ENVIRONMENT BACKEND CORES
+  local name=$1-$2 pinned pins
+  pin_to "$3" "$1"
+  timeout --signal=INT --kill-after=30 "${REPLAY_SECONDS:-infinity}" "${pinned[@]}" "$program" tune "$experiment" --replay --seeds "$seeds" "${pins[@]}" --only "environment == $1 and backend == $2" \
     "${replay_flags[@]}" --db "$state/$name.sqlite" >"$state/replay-$name.md" 2>"$state/replay-$name.log"
   echo "replay $name: exit code $? after $SECONDS s: $(tail -n 1 "$state/replay-$name.log" | tail -c 200)" >>"$out/summary.txt"
 }
 
 side_by_side() { # sweep|replay
-  local pids=() environment backend
+  local pids=() environment backend of
+  of=$(($(wc -w <<<"$environments") * $(wc -w <<<"$backends")))
   for environment in $environments; do
-    for backend in $backends; do "$1" "$environment" "$backend" & pids+=($!); done
+    for backend in $backends; do "$1" "$environment" "$backend" "$(cores_of ${#pids[@]} $of)" & pids+=($!); done
   done
   wait "${pids[@]}"
 }

@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 namespace dynamiccl::boundary {
@@ -33,6 +34,30 @@ Resources resources() {
   for (std::string line; std::getline(maps, line); ++now.mappings)
     now.rings += line.find("dynamiccl-ring") != std::string::npos ? 1 : 0;
   return now;
+}
+
+std::vector<std::string> threads() {
+  std::vector<std::string> lines;
+  DIR* folder = opendir("/proc/self/task");
+  if (folder == nullptr) return {"none to be seen: no /proc of this process"};
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] == '.') continue;
+    const std::string place = std::string("/proc/self/task/") + entry->d_name + "/";
+    std::string stat, call, wait;
+    std::getline(std::ifstream(place + "stat"), stat);
+    std::getline(std::ifstream(place + "syscall"), call);
+    std::getline(std::ifstream(place + "wchan"), wait);
+    // "ID (NAME) STATE ...", of which the 14th and 15th words are ticks in the program and kernel.
+    const std::size_t end = stat.rfind(')');
+    if (end == std::string::npos) continue;
+    std::istringstream words(stat.substr(end + 1));
+    std::vector<std::string> word(13);
+    for (std::string& each : word) words >> each;
+    lines.push_back(stat.substr(0, end + 1) + " " + word[0] + ", ticks " + word[11] + " + " +
+                    word[12] + ", " + call.substr(0, call.find(' ')) + " " + wait);
+  }
+  closedir(folder);
+  return lines;
 }
 
 std::string text(const Resources& r) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace dynamiccl::boundary {
 
@@ -16,6 +17,9 @@ struct Resources {
 
 /// @throws std::runtime_error when the GPU does not answer
 Resources resources();
+/// Of each thread of this process: its name, its state, the CPU time that it took so far and in
+/// which call of the kernel it is (where that may be read).
+std::vector<std::string> threads();
 /// A JSON object.
 std::string text(const Resources& resources);
 /// What of it there is more of by at least one for each use in between (of the GPU: 2 MiB, its

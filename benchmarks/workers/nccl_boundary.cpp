@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/workers/boundary_kernels.hpp"
@@ -89,11 +91,53 @@ ncclComm_t communicator(const Job& job, std::size_t number) {
   return comm;
 }
 
+/// Says on standard error what this rank waits in, once nothing has gone on for a while: what it
+/// asked NCCL for last, and which of its threads compute, wait or sleep in the kernel.
+class Watch {
+ public:
+  explicit Watch(int rank) : rank_(rank), thread_([this] { run(); }) {}
+  ~Watch() {
+    over_.store(true);
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  /// The operation that is queued now; what was told before is done or under way.
+  void at(std::uint64_t operation, std::size_t lane, bool waits) {
+    at_.store(operation << 8 | lane << 1 | (waits ? 1 : 0));
+  }
+
+ private:
+  void run() {
+    constexpr int kPatienceS = 20;
+    std::uint64_t last = 0;
+    for (int still = 0; !over_.load(); std::this_thread::sleep_for(std::chrono::seconds(1))) {
+      still = at_.load() == std::exchange(last, at_.load()) ? still + 1 : 0;
+      if (still == kPatienceS) tell(last);
+    }
+  }
+  void tell(std::uint64_t at) const {
+    std::fprintf(stderr, "rank %d: nothing for 20 s, %s operation %llu, communicator %llu\n", rank_,
+                 (at & 1) != 0 ? "waiting for all up to" : "in",
+                 static_cast<unsigned long long>(at >> 8),
+                 static_cast<unsigned long long>(at >> 1 & 127));
+    for (const std::string& line : dynamiccl::boundary::threads())
+      std::fprintf(stderr, "rank %d: thread %s\n", rank_, line.c_str());
+    std::fflush(stderr);
+  }
+
+  int rank_;
+  std::atomic<std::uint64_t> at_{0};
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
 /// Random operations, the same on all ranks, each with every element checked.
 class Checker {
  public:
   /// @param first number of the first communicator of this start
-  Checker(const Job& job, std::uint32_t seed, std::size_t first = 0) : job_(job), random_(seed) {
+  Checker(const Job& job, std::uint32_t seed, std::size_t first = 0)
+      : job_(job), random_(seed), watch_(job.rank) {
     for (std::size_t c = 0; c < kCommunicators; ++c) {
       Lane& lane = lanes_[c];
       lane.comm = communicator(job, first + c);
@@ -117,8 +161,9 @@ class Checker {
 
   void run(std::uint64_t operations) {
     for (std::uint64_t i = 0; i < operations; ++i) {
-      Lane& lane = lanes_[random_() % kCommunicators];
-      operate(lane, static_cast<std::uint32_t>(i));
+      const std::size_t number = random_() % kCommunicators;
+      watch_.at(++begun_, number, false);
+      operate(lanes_[number], static_cast<std::uint32_t>(i));
       // Lanes run beside each other, but not without end.
       if (i % 64 == 63) synchronize();
       if (i % 50'000 == 49'999 && job_.rank == 0)
@@ -155,7 +200,10 @@ class Checker {
   };
 
   void synchronize() {
-    for (Lane& lane : lanes_) cuda(cudaStreamSynchronize(lane.stream), "synchronize");
+    for (std::size_t c = 0; c < kCommunicators; ++c) {
+      watch_.at(begun_, c, true);
+      cuda(cudaStreamSynchronize(lanes_[c].stream), "synchronize");
+    }
   }
 
   std::size_t random_count() {
@@ -260,6 +308,8 @@ class Checker {
   std::mt19937 random_;
   std::array<Lane, kCommunicators> lanes_{};
   unsigned long long* wrong_ = nullptr;
+  std::uint64_t begun_ = 0;
+  Watch watch_;
 };
 
 int check_all(const Job& job, std::uint64_t operations, std::uint32_t seed) {

@@ -11,6 +11,7 @@
 #include "containers/command.hpp"
 #include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -21,11 +22,6 @@ constexpr const char* kMarkWord = "dynamiccl";
 std::string slurm_variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 std::vector<std::string> host_names(const std::string& list) {

@@ -7,6 +7,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -97,13 +98,8 @@ class Extremes {
 };
 
 void shuffle(std::vector<std::size_t>& order, std::uint64_t& state) {
-  for (std::size_t i = order.size(); i > 1; --i) {
-    // splitmix64 (Steele, Lea, Flood 2014)
-    std::uint64_t z = (state += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    std::swap(order[i - 1], order[(z ^ (z >> 31)) % i]);
-  }
+  for (std::size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[splitmix64_next(state) % i]);
 }
 
 }  // namespace

@@ -7,17 +7,10 @@
 #include <numeric>
 #include <set>
 
+#include "core/vocabulary/splitmix64.hpp"
+
 namespace dynamiccl {
 namespace {
-
-/// splitmix64 (Steele, Lea, Flood 2014): the same on every platform.
-std::uint64_t drawn(std::uint64_t& state) {
-  state += 0x9E3779B97F4A7C15ULL;
-  std::uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
 
 /// Rows of the grid: the largest divisor up to the square root.
 int rows_of(int workers) {
@@ -54,8 +47,9 @@ Mixing random_pair(int workers, int worker, std::uint64_t round, std::uint64_t s
   std::vector<int> row(static_cast<std::size_t>(workers));
   std::iota(row.begin(), row.end(), 0);
   std::uint64_t state = seed;
-  state = drawn(state) ^ round;
-  for (std::size_t i = row.size(); i > 1; --i) std::swap(row[i - 1], row[drawn(state) % i]);
+  state = splitmix64_next(state) ^ round;
+  for (std::size_t i = row.size(); i > 1; --i)
+    std::swap(row[i - 1], row[splitmix64_next(state) % i]);
   const auto at = static_cast<std::size_t>(std::find(row.begin(), row.end(), worker) - row.begin());
   const std::size_t other = at ^ 1U;
   if (other >= row.size()) return {};
@@ -109,7 +103,7 @@ double spectral_gap(PeerGraph topology, int workers) {
   // Power iteration on what a round and its transpose do to vectors whose mean is 0.
   std::vector<double> x(static_cast<std::size_t>(workers));
   std::uint64_t state = 1;
-  for (auto& value : x) value = static_cast<double>(drawn(state) >> 11);
+  for (auto& value : x) value = static_cast<double>(splitmix64_next(state) >> 11);
   constexpr int kRounds = 2000;
   double kept = 0;
   for (int i = 0; i < kRounds; ++i) {

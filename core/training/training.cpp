@@ -12,6 +12,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -443,6 +444,13 @@ std::vector<std::string> training_settings() {
   return names;
 }
 
+const std::vector<std::string>& training_task_settings() {
+  static const std::vector<std::string> names{
+      "model", "batch",  "sequence", "data",  "precision", "oracle",      "samples",    "evaluate",
+      "steps", "epochs", "target",   "looks", "pace",      "slow_factor", "slow_worker"};
+  return names;
+}
+
 std::vector<TrainingSetting> training_setting_rows() {
   std::vector<TrainingSetting> settings;
   for (const auto& row : knob_rows()) settings.push_back({row.name, row.about, row.write({})});
@@ -478,12 +486,6 @@ WorkCell training_cell(const TrainingSpec& spec) {
   return cell;
 }
 
-std::string engine_misfit(TrainingMethod method, Backend backend) {
-  const auto& engine = method_row(method).engine;
-  if (!engine || *engine == backend) return "";
-  return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
-}
-
 bool is_tuned(const TrainingSpec& spec) { return spec.tuner != kNoTuner; }
 
 std::string tuner_table(const TrainingSpec& spec) {
@@ -492,14 +494,6 @@ std::string tuner_table(const TrainingSpec& spec) {
 
 std::string tuner_file(const TrainingSpec& spec) {
   return fmt::format("tuner-{}.json", stable_id(tuner_table(spec)));
-}
-
-std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
-  if (!is_tuned(spec) || !backend_facts(backend).on_gpu) return "";
-  return fmt::format(
-      "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
-      "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
-      spec.tuner, name_of(backend));
 }
 
 int servers_of(const TrainingSpec& spec, int ranks) {
@@ -514,21 +508,19 @@ int dedicated_servers(const TrainingSpec& spec) {
 
 int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
 
+bool trains_as_one(const TrainingSpec& spec) {
+  return spec.compression == Codec::none && !spec.switch_to &&
+         agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
+}
+
+bool is_plain_sgd(const TrainingSpec& spec) {
+  return trains_as_one(spec) && spec.lars == 0 && spec.rate_warmup == 0;
+}
+
 double share_of(const TrainingSpec& spec, int workers, int worker) {
   if (spec.shares == DataShares::equal) return 1.0 / workers;
   return 2.0 * (worker + 1) / (static_cast<double>(workers) * (workers + 1));
 }
-
-namespace {
-
-/// splitmix64's finaliser.
-std::uint64_t mixed(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 std::vector<int> participants_of(const TrainingSpec& spec, int workers, std::uint64_t round,
                                  std::uint64_t seed) {
@@ -536,9 +528,9 @@ std::vector<int> participants_of(const TrainingSpec& spec, int workers, std::uin
   std::iota(all.begin(), all.end(), 0);
   if (spec.participants == 0 || spec.participants >= workers) return all;
   const auto wanted = static_cast<std::size_t>(spec.participants);
-  std::uint64_t state = mixed(seed ^ 0x5A17ULL) ^ (round * 0x9E3779B97F4A7C15ULL);
+  std::uint64_t state = splitmix64_mixed(seed ^ 0x5A17ULL) ^ (round * kSplitmix64Step);
   for (std::size_t i = 0; i < wanted; ++i) {
-    state = mixed(state + 0x9E3779B97F4A7C15ULL);
+    state = splitmix64_of(state);
     std::swap(all[i], all[i + state % (all.size() - i)]);
   }
   all.resize(wanted);
@@ -554,7 +546,7 @@ bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
                std::uint64_t seed) {
   if (spec.slow_factor <= 1) return false;
   if (spec.slow_worker != kAnyWorker) return worker == spec.slow_worker;
-  const std::uint64_t drawn = mixed(seed ^ (step * 0x9E3779B97F4A7C15ULL));
+  const std::uint64_t drawn = splitmix64_mixed(seed ^ (step * kSplitmix64Step));
   return drawn % static_cast<std::uint64_t>(workers) == static_cast<std::uint64_t>(worker);
 }
 

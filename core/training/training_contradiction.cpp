@@ -302,6 +302,20 @@ std::string training_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
+std::string engine_misfit(TrainingMethod method, Backend backend) {
+  const auto& engine = method_row(method).engine;
+  if (!engine || *engine == backend) return "";
+  return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
+}
+
+std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
+  if (!is_tuned(spec) || !backend_facts(backend).on_gpu) return "";
+  return fmt::format(
+      "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
+      "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
+      spec.tuner, name_of(backend));
+}
+
 std::string server_gpu_misfit(const TrainingSpec& spec, bool has_gpu) {
   if (spec.server_sums == ServerSums::gpu && !has_gpu)
     return "server_sums = \"gpu\": the server has no GPU (env.DYNAMICCL_SERVER_GPU = \"none\"); "

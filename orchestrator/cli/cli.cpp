@@ -11,12 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/commands_page.hpp"
+#include "orchestrator/cli/help_lines.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 
@@ -170,6 +172,7 @@ int run_command_line(const std::vector<std::string>& argv) {
       "DynamICCL measures collective communication over environments, backends and settings,\n"
       "says what the environment costs and why, and which settings to use.",
       "dynamiccl"};
+  app.formatter(std::make_shared<HelpLines>());  // the verbs take it over
   app.set_version_flag("--version", installation_text, "version, build, and what is installed");
   app.require_subcommand(1);
   app.footer(kFooter);

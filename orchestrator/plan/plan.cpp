@@ -11,6 +11,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "orchestrator/plan/tuner_table.hpp"
@@ -333,27 +334,10 @@ class Expansion {
   Plan plan_;
 };
 
-/// splitmix64 (Steele, Lea, Flood 2014): small, seedable and the same on every platform, which
-/// std::shuffle is not.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-  }
-  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
-
- private:
-  std::uint64_t state_;
-};
-
 template <class T>
 void shuffle(std::vector<T>& values, std::uint64_t seed) {
-  Random random(seed);
-  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
+  for (std::size_t i = values.size(); i > 1; --i)
+    std::swap(values[i - 1], values[splitmix64_next(seed) % i]);
 }
 
 std::uint64_t hashed(const std::string& key) { return std::stoull(stable_id(key), nullptr, 16); }

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/vocabulary/messages.hpp"
-#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 
 namespace dynamiccl {
@@ -37,15 +37,9 @@ std::string two_columns(const std::vector<std::pair<std::string, std::string>>& 
   const bool wraps = columns >= indent + kNarrowest;
   std::string lines;
   for (const auto& [name, text] : entries) {
-    std::string line = fmt::format("  {:<{}} ", name, longest);
-    for (const auto& word : split(text, ' ')) {
-      if (wraps && line.size() > indent && line.size() + 1 + word.size() > columns) {
-        lines += line + '\n';
-        line = std::string(indent - 1, ' ');
-      }
-      line += ' ' + word;
-    }
-    lines += line + '\n';
+    const auto pieces = wraps ? broken_lines(text, columns - indent) : std::vector{text};
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      lines += fmt::format("  {:<{}}  {}\n", i == 0 ? name : "", longest, pieces[i]);
   }
   return lines;
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/compare/comparison.hpp"
@@ -244,26 +245,31 @@ Table comparison_table(const Comparison& comparison) {
   return table;
 }
 
-std::string render_comparison(const Comparison& comparison, OutputFormat format) {
+std::string render_comparison(const Comparison& comparison, OutputFormat format,
+                              std::size_t width) {
   if (format == OutputFormat::csv) return render_table(comparison_table(comparison), format);
   Table table = comparison_table(comparison);
   std::string held;
   for (const char* column : {"environment", "backend", "architecture", "collective", "note"})
     drop_constant(table, column, held);
-  std::string out = side_line("A", comparison.a) + side_line("B", comparison.b) + "\n";
-  if (!held.empty()) out += held + "\n";
-  out += render_table(table, format,
-                      with_shared(parse_columns("a_us | us, real, interval | time of A\n"
-                                                "b_us | us, real, interval | time of B",
-                                                "comparison")));
-  out += fmt::format("\n{}; together: {}\n{}", counts_text(comparison),
-                     name_of(comparison.overall()), extremes(comparison));
+  std::string above = side_line("A", comparison.a) + side_line("B", comparison.b) + "\n";
+  if (!held.empty()) above += held + "\n";
+  const std::string cells =
+      render_table(table, format,
+                   with_shared(parse_columns("a_us | us, real, interval | time of A\n"
+                                             "b_us | us, real, interval | time of B",
+                                             "comparison")),
+                   width);
+  std::string out = fmt::format("\n{}; together: {}\n{}", counts_text(comparison),
+                                name_of(comparison.overall()), extremes(comparison));
   out += method_line(comparison) + "\n";
   out += missing_lines(comparison);
   out += trust_lines(comparison);
   out += difference_lines("compared although the method differs", comparison.method);
   out += difference_lines("provenance that differs", comparison.provenance);
-  return out;
+  // Markdown is broken by who shows it.
+  const std::size_t columns = format == OutputFormat::text ? width : 0;
+  return broken_text(above, columns) + cells + broken_text(out, columns);
 }
 
 std::string comparison_json(const Comparison& comparison, int exit_code) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "reports/compare/comparison.hpp"
@@ -10,7 +11,9 @@ namespace dynamiccl {
 /// A row per cell: both medians with intervals, ratio with interval, verdict.
 Table comparison_table(const Comparison& comparison);
 /// For people: table, summary, method, and the provenance that differs.
-std::string render_comparison(const Comparison& comparison, OutputFormat format);
+/// @param width text only: columns of the terminal; 0 = no limit
+std::string render_comparison(const Comparison& comparison, OutputFormat format,
+                              std::size_t width = 0);
 /// Everything, as one JSON object.
 std::string comparison_json(const Comparison& comparison, int exit_code);
 

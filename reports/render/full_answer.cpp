@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/c2c.hpp"
 #include "reports/model/figures.hpp"
@@ -27,22 +28,23 @@ std::string render_full_answer(const Reader& reader, const std::string& run_id,
     out +=
         fmt::format("\n{}\n{}{}\n", operation.title,
                     render_table(operation.table, OutputFormat::text, operation_columns(), columns),
-                    operation.method);
+                    broken_text(operation.method, columns));
   }
   const Table training =
       training_overview(training_report(reader, run_scope(reader, run).front(), figures));
   if (!training.rows.empty())
-    out +=
-        "\ntraining, medians over launches; over_ddp: step over the best ddp's in the same "
-        "launches\n" +
-        render_table(training, OutputFormat::text, training_columns(), columns);
+    out += broken_text(
+               "\ntraining, medians over launches; over_ddp: step over the best ddp's in the same "
+               "launches\n",
+               columns) +
+           render_table(training, OutputFormat::text, training_columns(), columns);
   auto notes = trust_notes(reader, run, figures);
   const std::int64_t run_row = run_scope(reader, run).front();
   for (auto& note : saturation_notes(reader, run_row, c2c_cells(reader, run_row, figures)))
     notes.push_back(std::move(note));
   for (auto& warning : synchronisation_warnings(reader, run_row, figures))
     notes.push_back(std::move(warning));
-  if (!notes.empty()) out += "\n" + join(notes, "\n") + "\n";
+  if (!notes.empty()) out += "\n" + broken_text(join(notes, "\n"), columns) + "\n";
   const Table failures = cells_without_result(reader, run, false);
   if (!failures.rows.empty()) {
     out += "\nfailed or not measured\n" + render_table(failures, OutputFormat::text, {}, columns);

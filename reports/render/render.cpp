@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <set>
+#include <type_traits>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/render/humanise.hpp"
@@ -12,15 +16,8 @@
 namespace dynamiccl {
 namespace {
 
-/// Terminal columns, near enough: code points.
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
-}
-
 std::string padded(const std::string& text, std::size_t width, bool right, bool last) {
-  const std::string blanks(width - std::min(width, width_of(text)), ' ');
+  const std::string blanks(width - std::min(width, columns_of_text(text)), ' ');
   if (right) return blanks + text;
   return last ? text : text + blanks;
 }
@@ -28,8 +25,8 @@ std::string padded(const std::string& text, std::size_t width, bool right, bool 
 std::vector<std::size_t> widths_of(const HumanTable& table) {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    std::size_t width = width_of(table.columns[i]);
-    for (const auto& row : table.rows) width = std::max(width, width_of(row[i]));
+    std::size_t width = columns_of_text(table.columns[i]);
+    for (const auto& row : table.rows) width = std::max(width, columns_of_text(row[i]));
     widths.push_back(width);
   }
   return widths;
@@ -58,36 +55,99 @@ std::string shorten_regimes(HumanTable& table) {
   return legend;
 }
 
-/// Takes columns of text, the widest first, down to what fits. Numbers keep theirs, so that a table
-/// of many stays wider.
-void fit_widths(const HumanTable& table, std::vector<std::size_t>& widths, std::size_t width) {
-  constexpr std::size_t kLeast = 8;
-  while (width_of_line(widths) > width) {
-    std::size_t widest = widths.size();
-    for (std::size_t i = 0; i < widths.size(); ++i)
-      if (!table.right[i] && widths[i] > kLeast &&
-          (widest == widths.size() || widths[i] > widths[widest]))
-        widest = i;
-    if (widest == widths.size()) return;
-    --widths[widest];
+/// Ids of runs by their beginnings, which commands take too, where those tell them apart.
+void shorten_runs(HumanTable& table) {
+  constexpr std::size_t kBeginning = 8;
+  const auto column = std::find(table.columns.begin(), table.columns.end(), "run_id");
+  if (column == table.columns.end()) return;
+  const auto at = static_cast<std::size_t>(column - table.columns.begin());
+  std::set<std::string> whole;
+  std::set<std::string> beginnings;
+  for (const auto& row : table.rows) {
+    whole.insert(row[at]);
+    beginnings.insert(row[at].substr(0, kBeginning));
   }
+  if (beginnings.size() < whole.size()) return;
+  for (auto& row : table.rows) row[at].resize(std::min(row[at].size(), kBeginning));
 }
 
-/// A text in pieces of at most `width` columns, between words where that can be.
-std::vector<std::string> pieces_of(std::string text, std::size_t width) {
-  std::vector<std::string> pieces;
-  while (width_of(text) > width) {
-    std::size_t end = 0;
-    for (std::size_t columns = 0; columns < width; ++columns)
-      while (++end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
-      }
-    const auto blank = text.rfind(' ', end);
-    const std::size_t cut = blank == std::string::npos || blank < end / 2 ? end : blank;
-    pieces.push_back(text.substr(0, cut));
-    text.erase(0, cut == blank ? cut + 1 : cut);
+/// The widest piece of a heading, which is a name: "interval_method".
+std::size_t widest_piece(const std::string& heading) {
+  std::size_t widest = 0;
+  for (const auto& word : split(heading, ' '))
+    for (const auto& piece : split(word, '_'))
+      widest = std::max(widest, columns_of_text(piece) + (piece.size() < word.size() ? 1 : 0));
+  return widest;
+}
+
+/// How narrow a column may become: text breaks into lines, of numbers the heading alone does.
+std::vector<std::size_t> least_widths(const HumanTable& table,
+                                      const std::vector<std::size_t>& widths) {
+  constexpr std::size_t kText = 10;
+  std::vector<std::size_t> least;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    std::size_t width = widest_piece(table.columns[i]);
+    if (!table.right[i]) width = std::max(width, kText);
+    for (const auto& row : table.rows)
+      if (table.right[i]) width = std::max(width, columns_of_text(row[i]));
+    least.push_back(std::min(width, widths[i]));
   }
-  pieces.push_back(std::move(text));
-  return pieces;
+  return least;
+}
+
+/// Takes columns down to what fits, as far as they may: headings of numbers, then the widest text.
+void fit_widths(const HumanTable& table, std::vector<std::size_t>& widths, std::size_t width) {
+  const auto least = least_widths(table, widths);
+  for (const bool numbers : {true, false})
+    while (width_of_line(widths) > width) {
+      std::size_t widest = widths.size();
+      for (std::size_t i = 0; i < widths.size(); ++i)
+        if (table.right[i] == numbers && widths[i] > least[i] &&
+            (widest == widths.size() || widths[i] > widths[widest]))
+          widest = i;
+      if (widest == widths.size()) break;
+      --widths[widest];
+    }
+}
+
+/// Some columns of the table.
+HumanTable part_of(const HumanTable& table, std::size_t begin, std::size_t end) {
+  HumanTable part;
+  const auto some = [&](const auto& all) {
+    using Offset = std::ptrdiff_t;
+    return std::decay_t<decltype(all)>(all.begin() + static_cast<Offset>(begin),
+                                       all.begin() + static_cast<Offset>(end));
+  };
+  part.columns = some(table.columns);
+  part.right = some(table.right);
+  for (const auto& row : table.rows) part.rows.push_back(some(row));
+  return part;
+}
+
+/// The table in parts that fit beside the number of the row, one below the other.
+std::vector<HumanTable> parts_of(const HumanTable& table, std::size_t width) {
+  const std::string heading = "row";
+  const std::size_t of_row = std::max(heading.size(), std::to_string(table.rows.size()).size()) + 2;
+  std::vector<HumanTable> parts;
+  auto widths = widths_of(table);
+  // As narrow as may be: each column that moves to another part is one not seen beside the first.
+  fit_widths(table, widths, width);
+  std::size_t begin = 0;
+  while (begin < widths.size()) {
+    std::size_t end = begin;
+    std::size_t sum = of_row;
+    do {
+      sum += widths[end] + 2;
+      ++end;
+    } while (end < widths.size() && sum + widths[end] <= width);
+    HumanTable& part = parts.emplace_back(part_of(table, begin, end));
+    part.columns.insert(part.columns.begin(), heading);
+    part.right.insert(part.right.begin(), true);
+    for (std::size_t i = 0; i < part.rows.size(); ++i)
+      part.rows[i].insert(part.rows[i].begin(), std::to_string(i + 1));
+    begin = end;
+  }
+  return parts;
 }
 
 /// One row, in as many lines as its cells need.
@@ -96,7 +156,7 @@ std::string row_text(const HumanTable& table, const std::vector<std::string>& ce
   std::vector<std::vector<std::string>> pieces;
   std::size_t lines = 1;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    pieces.push_back(pieces_of(cells[i], std::max<std::size_t>(widths[i], 1)));
+    pieces.push_back(broken_lines(cells[i], widths[i]));
     lines = std::max(lines, pieces.back().size());
   }
   std::string out;
@@ -113,25 +173,46 @@ std::string row_text(const HumanTable& table, const std::vector<std::string>& ce
   return out;
 }
 
+/// Headings, a rule and the rows.
+std::string lines_of(const HumanTable& table, const std::vector<std::size_t>& widths) {
+  std::string out = row_text(table, table.columns, widths);
+  std::vector<std::string> rules;
+  for (const auto one : widths) rules.emplace_back(one, '-');
+  out += row_text(table, rules, widths);
+  for (const auto& row : table.rows) out += row_text(table, row, widths);
+  return out;
+}
+
+/// The lines of a table that is wider than the terminal.
+std::string narrow_lines(const HumanTable& table, std::size_t width) {
+  auto widths = widths_of(table);
+  fit_widths(table, widths, width);
+  if (width_of_line(widths) <= width) return lines_of(table, widths);
+  std::string out;
+  for (const auto& part : parts_of(table, width)) {
+    auto of_part = widths_of(part);
+    fit_widths(part, of_part, width);
+    // One column that is wider alone.
+    if (width_of_line(of_part) > width && width > of_part.front() + 2)
+      of_part.back() = width - of_part.front() - 2;
+    out += (out.empty() ? "" : "\n") + lines_of(part, of_part);
+  }
+  return out;
+}
+
 std::string text_table(const Table& table, const Columns& columns, std::size_t width) {
   if (table.columns.empty()) return "";
   HumanTable human = humanise(table, columns);
   for (auto& row : human.rows) std::transform(row.begin(), row.end(), row.begin(), one_line);
-  auto widths = widths_of(human);
-  std::string legend;
-  if (width > 0 && width_of_line(widths) > width) {
-    legend = shorten_regimes(human);
-    widths = widths_of(human);
-    fit_widths(human, widths, width);
-  }
-  std::string out = row_text(human, human.columns, widths);
-  std::vector<std::string> rules;
-  for (const auto one : widths) rules.emplace_back(one, '-');
-  out += row_text(human, rules, widths);
-  for (const auto& row : human.rows) out += row_text(human, row, widths);
+  const auto widths = widths_of(human);
+  const bool narrow = width > 0 && width_of_line(widths) > width;
+  const std::string legend = narrow ? shorten_regimes(human) : "";
+  if (narrow) shorten_runs(human);
+  std::string out = narrow ? narrow_lines(human, width) : lines_of(human, widths);
   if (human.rows.empty()) out += "(no rows)\n";
-  if (!human.held_fixed.empty()) out += "held fixed: " + human.held_fixed + "\n";
-  return out + legend;
+  if (!human.held_fixed.empty())
+    out += broken_text("held fixed: " + human.held_fixed + "\n", width);
+  return out + legend;  // names stay whole, to be copied
 }
 
 std::string markdown_table(const Table& table, const Columns& columns) {

@@ -9,7 +9,7 @@
 #include "reports/page/html_report.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"
-#include "tests/reports/trained_run.hpp"
+#include "tests/reports/queries/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

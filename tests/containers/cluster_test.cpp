@@ -581,7 +581,8 @@ TEST_CASE("who compares nodes by name waits for none and gets no other in its pl
   session.doubt();
   const auto begin = std::chrono::steady_clock::now();
   CHECK_THAT(hosts.hold(session), ContainsSubstring("b cannot be reached"));
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  // Waiting for another would take a day.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::minutes(5));
   session.narrow_to({"a", "c"});
   CHECK(hosts.hold(session).empty());
 }

@@ -81,7 +81,8 @@ TEST_CASE(
   const auto asked = std::chrono::steady_clock::now();
   kill(pid, SIGINT);
   CHECK(Program::wait(pid) == 130);
-  CHECK(std::chrono::steady_clock::now() - asked < std::chrono::seconds(8));
+  // What was interrupted would never end by itself.
+  CHECK(std::chrono::steady_clock::now() - asked < std::chrono::minutes(2));
   CHECK(program.processes().empty());
   CHECK(program.value("SELECT status FROM run") == "interrupted");
   // The environment was not judged: nothing failed, nothing is unsupported.

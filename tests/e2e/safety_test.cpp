@@ -39,11 +39,17 @@ std::string quick(int launches) {
   return "iterations = 5\nretries = 0\nlaunches = " + std::to_string(launches) + "\n";
 }
 
+/// A launch that is under way however late something meets it.
+const std::string kWithoutEnd = "iterations = 10000000\ncell_time_cap = \"10min\"\nlaunches = 1\n";
+
 /// Workers of the launch that runs in the program's folder.
-std::vector<pid_t> workers_of(const Program& program) {
+/// @param runs what their command line begins with, at its end
+std::vector<pid_t> workers_of(const Program& program, const std::string& runs = "") {
   std::vector<pid_t> found;
   for (const auto& process : list_processes()) {
-    if (!process.name.starts_with("dynamiccl-worke")) continue;
+    if (!process.name.starts_with("dynamiccl-worke") || process.argv.empty() ||
+        !process.argv.front().ends_with(runs))
+      continue;
     for (const auto& word : process.argv)
       if (word.find(program.folder()) != std::string::npos) {
         found.push_back(process.pid);
@@ -53,9 +59,10 @@ std::vector<pid_t> workers_of(const Program& program) {
   return found;
 }
 
-std::vector<pid_t> wait_for_workers(const Program& program, std::size_t count) {
+std::vector<pid_t> wait_for_workers(const Program& program, std::size_t count,
+                                    const std::string& runs = "") {
   for (int i = 0; i < 6000; ++i) {
-    if (auto found = workers_of(program); found.size() >= count) return found;
+    if (auto found = workers_of(program, runs); found.size() >= count) return found;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return {};
@@ -94,10 +101,10 @@ TEST_CASE("a closed pipe does not end a run as a success", "[safety]") {
 
 TEST_CASE("a rank that a signal ended is stored as such", "[safety]") {
   const Program program;
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
+  const pid_t pid =
+      program.start({"run", program.file("x.toml", experiment(kWithoutEnd + "retries = 0\n"))});
   const auto workers = wait_for_workers(program, 2);
   REQUIRE(workers.size() >= 2);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   kill(workers.back(), SIGKILL);
   CHECK(Program::wait(pid) == 1);
   const auto launch = program.rows("SELECT signal, reason FROM launch WHERE status = 'failed'");
@@ -145,16 +152,15 @@ TEST_CASE("of a launch without an end every rank's state is stored", "[safety]")
   fs::permissions(speaking, fs::perms::owner_exec, fs::perm_options::add);
   program.replace_worker("dynamiccl-worker-openmpi", speaking);
   const pid_t pid = program.start(
-      {"run", program.file("x.toml", experiment("iterations = 1000000\ncell_time_cap = \"3s\"\n"
-                                                "launches = 1\nretries = 0\n"
-                                                "launch_timeout = \"8s\"\n"))});
-  const auto workers = wait_for_workers(program, 2);
+      {"run", program.file("x.toml",
+                           experiment(kWithoutEnd + "retries = 0\nlaunch_timeout = \"15s\"\n"))});
+  // Those that have spoken are the shell no longer.
+  const auto workers = wait_for_workers(program, 2, "dynamiccl-worker-openmpi");
   REQUIRE(workers.size() >= 2);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   kill(workers.back(), SIGSTOP);
   CHECK(Program::wait(pid) == 1);
   const std::string reason = program.value("SELECT reason FROM launch");
-  CHECK_THAT(reason, ContainsSubstring("no end after 8"));
+  CHECK_THAT(reason, ContainsSubstring("no end after 15"));
   // The state of each, where in the kernel it is, the call it is in, what it said last.
   CHECK_THAT(reason, Matches("[^]*rank 1[^;]*: stopped, in [a-z_]+[^]*") ||
                          Matches("[^]*rank 0[^;]*: stopped, in [a-z_]+[^]*"));

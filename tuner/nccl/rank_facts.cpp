@@ -16,6 +16,8 @@
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
+#include "core/vocabulary/host_name.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
 
@@ -106,13 +108,11 @@ std::uint64_t process_key() {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     // Process numbers repeat over containers; the time and the layout of memory hardly with them.
-    std::uint64_t x = static_cast<std::uint64_t>(now.tv_nsec) ^
-                      (static_cast<std::uint64_t>(now.tv_sec) << 30) ^
-                      (static_cast<std::uint64_t>(getpid()) << 44) ^
-                      (reinterpret_cast<std::uintptr_t>(&now) >> 4);
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
+    const std::uint64_t x = static_cast<std::uint64_t>(now.tv_nsec) ^
+                            (static_cast<std::uint64_t>(now.tv_sec) << 30) ^
+                            (static_cast<std::uint64_t>(getpid()) << 44) ^
+                            (reinterpret_cast<std::uintptr_t>(&now) >> 4);
+    return splitmix64_mixed(x);
   }();
   return kKey;
 }
@@ -173,10 +173,8 @@ void write_rank_facts(const std::string& folder, std::uint64_t communicator, int
     std::snprintf(name.data(), name.size(), "/rank-%016" PRIx64 "-%d.json", communicator, rank);
     const std::string path = folder + name.data();
     const std::string draft = path + "." + std::to_string(process_key());
-    std::array<char, 256> host{};
-    if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
     const std::string text =
-        "{\"system\":{\"hostname\":" + json_text(host.data()) +
+        "{\"system\":{\"hostname\":" + json_text(host_name()) +
         ",\"boot_id\":" + json_text(first_line("/proc/sys/kernel/random/boot_id")) +
         "},\"namespaces\":" + namespaces_json() + ",\"shm\":" + shm_json() +
         ",\"container\":{\"runtime\":" + json_text(runtime()) +

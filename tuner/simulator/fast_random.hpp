@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/vocabulary/splitmix64.hpp"
+
 namespace dynamiccl {
 
 /// xoshiro256++ (Blackman & Vigna, 2019), seeded by splitmix64: the standard library's generators
@@ -13,13 +15,7 @@ class FastRandom {
  public:
   using result_type = std::uint64_t;
   explicit FastRandom(std::uint64_t seed) {
-    for (std::uint64_t& word : state_) {
-      seed += 0x9e3779b97f4a7c15;
-      std::uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-      word = z ^ (z >> 31);
-    }
+    for (std::uint64_t& word : state_) word = splitmix64_next(seed);
   }
   static constexpr result_type min() { return 0; }
   static constexpr result_type max() { return std::numeric_limits<result_type>::max(); }

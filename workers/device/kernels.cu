@@ -8,7 +8,7 @@ constexpr unsigned kThreads = 256;
 constexpr std::uint64_t kMaxBlocks = 4096;
 
 __device__ std::uint32_t value_at(std::uint64_t own_key, std::uint64_t index, std::uint32_t range) {
-  const auto block_key = static_cast<std::uint32_t>(stir(own_key ^ (index / kDataBlock)));
+  const auto block_key = static_cast<std::uint32_t>(splitmix64_of(own_key ^ (index / kDataBlock)));
   return lane_value(block_key, static_cast<std::uint32_t>(index % kDataBlock), range);
 }
 

@@ -142,7 +142,7 @@ void DataSource::add_values(std::uint32_t* sums, int rank, std::uint64_t first,
     const std::uint64_t block = first / kBlock;
     const std::size_t lane = first % kBlock;
     const std::size_t part = std::min(count, kBlock - lane);
-    const auto key = static_cast<std::uint32_t>(stir(own_key ^ block));
+    const auto key = static_cast<std::uint32_t>(splitmix64_of(own_key ^ block));
     const auto lane32 = static_cast<std::uint32_t>(lane);
     if (kWide) {
       add_lanes_wide(sums, key, lane32, part, range_);
@@ -170,8 +170,8 @@ void DataSource::fill(void* out, int rank, std::uint64_t first, std::size_t coun
 }
 
 std::uint64_t data_key(std::uint64_t seed, const std::string& cell_id) {
-  std::uint64_t key = stir(seed);
-  for (const char c : cell_id) key = stir(key ^ static_cast<unsigned char>(c));
+  std::uint64_t key = splitmix64_of(seed);
+  for (const char c : cell_id) key = splitmix64_of(key ^ static_cast<unsigned char>(c));
   return key;
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
+#include "core/vocabulary/splitmix64.hpp"
 #include "tuner/nccl/rank_facts.hpp"
 
 namespace dynamiccl::nccl_profiler {
@@ -131,12 +132,9 @@ Call* Session::start_call(const Applied& applied, bool timed) {
 bool Session::times_next(std::uint64_t sequence, unsigned every) {
   const std::lock_guard lock(mutex_);
   if (every == 0) every = member_ != nullptr ? 1 : kUsuallyEvery;
-  // Mixed as splitmix64 does: a step of training has its calls in the same order each time, and a
-  // plain count would time the same ones of them.
-  std::uint64_t x = (comm_id_ + sequence + 1) * 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return (x ^ (x >> 31)) % every == 0;
+  // Mixed: a step of training has its calls in the same order each time, and a plain count would
+  // time the same ones of them.
+  return splitmix64_mixed((comm_id_ + sequence + 1) * kSplitmix64Step) % every == 0;
 }
 
 Channel* Session::start_channel(Call* call, std::uint64_t timer_ns) {

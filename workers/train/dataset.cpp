@@ -66,23 +66,25 @@ class GeneratedImages final : public Dataset {
   static constexpr float kFaintSignal = 0.06F;
   static constexpr std::uint64_t kOneWrongOf = 4;
   [[nodiscard]] std::size_t pixels() const { return 3 * side_ * side_; }
-  [[nodiscard]] std::uint64_t label(std::size_t index) const { return stir(index) % classes_; }
+  [[nodiscard]] std::uint64_t label(std::size_t index) const {
+    return splitmix64_of(index) % classes_;
+  }
   /// The label that goes with it: hard data is right about three of four, and by chance.
   [[nodiscard]] std::uint64_t told(std::size_t index) const {
-    const std::uint64_t dice = stir(index ^ 0x5DEECE66D1234567ULL);
+    const std::uint64_t dice = splitmix64_of(index ^ 0x5DEECE66D1234567ULL);
     return hard_ && dice % kOneWrongOf == 0 ? dice / kOneWrongOf % classes_ : label(index);
   }
   void make(std::size_t index, float* out) const {
     const float signal = hard_ ? kFaintSignal : kSignal;
     const std::uint64_t kind = label(index);
     const std::size_t block = side_ / kCoarse;
-    std::uint64_t noise = stir(index ^ 0xABCDEF0123456789ULL);
+    std::uint64_t noise = splitmix64_of(index ^ 0xABCDEF0123456789ULL);
     for (std::size_t c = 0; c < 3; ++c) {
       for (std::size_t y = 0; y < side_; ++y) {
         for (std::size_t x = 0; x < side_; ++x) {
           const std::size_t cell = (c * kCoarse + y / block) * kCoarse + x / block;
-          noise = stir(noise);
-          *out++ = signal * normal(stir(kind * 1000003 + cell)) + normal(noise);
+          noise = splitmix64_of(noise);
+          *out++ = signal * normal(splitmix64_of(kind * 1000003 + cell)) + normal(noise);
         }
       }
     }
@@ -110,10 +112,10 @@ class GeneratedTokens final : public Dataset {
   [[nodiscard]] std::string digest() const override { return sha256_hex(description()); }
   void add_to(Batch& batch, std::size_t index) const override {
     batch.sequence = sequence_;
-    std::uint64_t token = stir(index) % vocabulary_;
+    std::uint64_t token = splitmix64_of(index) % vocabulary_;
     for (int i = 0; i < sequence_; ++i) {
       batch.tokens.push_back(static_cast<std::int64_t>(token));
-      const std::uint64_t dice = stir(index * 8191 + static_cast<std::uint64_t>(i));
+      const std::uint64_t dice = splitmix64_of(index * 8191 + static_cast<std::uint64_t>(i));
       token = dice % 10 < 8 ? (token * 31 + 7) % vocabulary_ : dice / 10 % vocabulary_;
       batch.labels.push_back(static_cast<std::int64_t>(token));
     }
@@ -172,7 +174,7 @@ std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t number) {
   std::iota(order.begin(), order.end(), 0U);
   std::uint64_t state = number;
   for (std::size_t i = count; i > 1; --i) {
-    state = stir(state);
+    state = splitmix64_of(state);
     std::swap(order[i - 1], order[state % i]);
   }
   return order;
@@ -183,7 +185,7 @@ std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t number) {
 Sharding::Sharding(std::size_t samples, int workers, const TrainingSpec& spec, std::uint64_t seed)
     : Sharding(samples, workers, spec.batch, seed) {
   if (spec.shares == DataShares::equal) return;
-  dealt_ = shuffled(samples, stir(seed));
+  dealt_ = shuffled(samples, splitmix64_of(seed));
   double end = 0;
   for (int worker = 0; worker < workers; ++worker) {
     Part part;
@@ -199,7 +201,7 @@ Sharding::Sharding(std::size_t samples, int workers, const TrainingSpec& spec, s
 }
 
 void Sharding::shuffle(std::uint64_t epoch) {
-  order_ = shuffled(samples_, stir(seed_ ^ stir(epoch)));
+  order_ = shuffled(samples_, splitmix64_of(seed_ ^ splitmix64_of(epoch)));
   epoch_ = epoch;
 }
 
@@ -208,8 +210,9 @@ std::size_t Sharding::of_part(std::uint64_t step, int worker, int position) {
   const std::uint64_t taken = step * batch_ + static_cast<std::uint64_t>(position);
   const std::uint64_t pass = taken / part.count;
   if (pass != part.pass) {
-    part.order = shuffled(part.count,
-                          stir(seed_ ^ stir(pass * workers_ + static_cast<std::size_t>(worker))));
+    part.order = shuffled(
+        part.count,
+        splitmix64_of(seed_ ^ splitmix64_of(pass * workers_ + static_cast<std::size_t>(worker))));
     part.pass = pass;
   }
   return dealt_[part.first + part.order[taken % part.count]];

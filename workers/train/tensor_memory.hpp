@@ -10,6 +10,12 @@
 
 namespace dynamiccl {
 
+/// Microseconds by one clock.
+struct TimeSpan {
+  double from_us = 0;
+  double to_us = 0;
+};
+
 /// Where a worker's weights and gradients lie, and what is done to them there: host memory or a
 /// GPU's. On a GPU the calls are queued behind the computation of the thread that makes them.
 /// Counts are floats.
@@ -73,6 +79,12 @@ class TensorMemory {
   /// microseconds between two of them, after complete(). The computing thread alone.
   virtual void stamp(std::size_t place) = 0;
   [[nodiscard]] virtual double between_us(std::size_t from, std::size_t to) = 0;
+  /// Whether updates from now on are timed where they run, beside the computation or behind it. To
+  /// begin forgets those that are done.
+  virtual void time_updates(bool /*wanted*/) {}
+  /// From when to when the timed updates that are done ran, microseconds after that stamp, in the
+  /// order in which they were queued. Host memory times none: its updates end with the call.
+  [[nodiscard]] virtual std::vector<TimeSpan> updates_since(std::size_t /*place*/) { return {}; }
   /// Notes how far the queue is; reached() blocks until it was there. Any thread, marks below 2^16.
   virtual void mark(std::size_t number) = 0;
   virtual void reached(std::size_t number) = 0;

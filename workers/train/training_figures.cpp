@@ -31,6 +31,19 @@ json event_of(const Span& span, const std::string& name, const char* category, i
           {"dur", span.end_us - span.start_us}};
 }
 
+/// Microseconds in which at least one of them went on.
+double united_us(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.start_us < b.start_us; });
+  double united = 0;
+  double until = 0;
+  for (const Span& span : spans) {
+    united += std::max(0.0, span.end_us - std::max(span.start_us, until));
+    until = std::max(until, span.end_us);
+  }
+  return united;
+}
+
 /// Of an encoded piece, once the density is what was asked for.
 std::optional<std::uint64_t> late_message_bytes(const ExchangePlan& plan, std::size_t piece) {
   if (plan.codec.codec == Codec::none) return std::nullopt;
@@ -50,6 +63,9 @@ void FigureCollector::add(const StepTimes& times, double total_us, bool measured
 
 void FigureCollector::add_trace(const std::vector<Span>& computing,
                                 const std::vector<Span>& communicating, int rank) {
+  const double busy_us = united_us(communicating);
+  if (exposed_.empty() && !measured_.empty() && busy_us > 0)
+    exposed_.push_back(measured_.back().exposed_us / busy_us);
   for (const auto& span : computing)
     trace_.push_back(
         event_of(span, fmt::format("{} {}", span.what, span.piece), "computation", rank, 0));
@@ -134,14 +150,6 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelPro
   for (const auto& gradient : profile.step.gradients)
     ready.push_back({gradient.bytes, gradient.ready_us});
   details["gradients"] = std::move(ready);
-}
-
-void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us,
-                           double steps) {
-  figures.forward_us = steps * profile.step.forward_us;
-  figures.backward_us = steps * profile.step.backward_us;
-  figures.update_us = steps * profile.step.update_us;
-  figures.exposed_us = std::max(0.0, step_us - steps * profile.compute_us);
 }
 
 void describe(TrainingFigures& figures, const TrialResult& trial,

@@ -21,8 +21,9 @@ class FigureCollector {
            std::optional<double> busy_us = std::nullopt);
   /// The weights are at the start again: the loss curve begins here.
   void restart() { losses_.clear(); }
-  /// One step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for each
-  /// lane of communication.
+  /// The last step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for
+  /// each lane of communication. It says what was exposed of communication where no step's busy
+  /// time is known, as on a GPU's lanes.
   void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
                  int rank);
   void fill(TrainingFigures& figures, double wire_bytes) const;
@@ -44,11 +45,6 @@ class FigureCollector {
 /// The plan and the figures behind the prediction, for the record's details.
 void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelProfile& profile,
               const LinkCost& link, int workers, int threads);
-/// A GPU computes while the host goes on, so the host's clock sees no parts of a step: those of the
-/// profile stand for them, and what a step takes longer is exposed communication.
-/// @param step_us median measured step, or round of so many `steps`
-void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us,
-                           double steps);
 /// What was tried before one of the plans was taken.
 void describe(TrainingFigures& figures, const TrialResult& trial,
               const std::vector<ExchangePlan>& plans);

@@ -8,7 +8,6 @@
 #include <limits>
 #include <optional>
 
-#include "core/statistics/statistics.hpp"
 #include "core/vocabulary/usable_cores.hpp"
 #include "profiles/detect/network_interface.hpp"
 #include "workers/measure/clock.hpp"
@@ -307,9 +306,11 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
 double timed_step(StepDriver& driving, bool is_last, StepTimes& now) {
   if (is_last) driving.trace_next();
   now = driving.step();
-  StepTimes end;
-  if (is_last) end = driving.finish();
-  const double total_us = now_us() - now.start_us;
+  double total_us = now.total_us > 0 ? now.total_us : now_us() - now.start_us;
+  if (!is_last) return total_us;
+  const double before_us = now_us();
+  const StepTimes end = driving.finish();
+  total_us += now_us() - before_us;
   now.exposed_us += end.exposed_us;
   now.update_us += end.update_us;
   return total_us;
@@ -371,9 +372,6 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   record.training->c2c_predicted = c2c_predicted(spec_, workers_, exchanges / worker_steps);
   traffic.conclude(*record.training, spec_.batch * worker_steps, steps,
                    static_cast<double>(payload_bytes_));
-  if (worker_->memory().on_gpu())
-    take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us),
-                          worker_steps / steps);
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,

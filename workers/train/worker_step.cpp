@@ -21,7 +21,8 @@ TrainingWorker::TrainingWorker(const TrainingSpec& spec, Learner& learner, const
       worker_(worker),
       workers_(workers),
       sharding_(data.training_size(), workers, spec, seed),
-      seed_(seed) {
+      seed_(seed),
+      clock_of_parts_(memory_) {
   std::size_t count = 0;
   for (const auto& parameter : learner_.parameters()) count += parameter.count;
   start_.resize(memory_, count);
@@ -209,28 +210,36 @@ void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times)
 
 template <class F>
 double TrainingWorker::span_of(const char* what, std::size_t number, F&& part) {
-  const std::size_t stamp = 2 * stage_spans_.size() + 1;
-  if (traces_) memory_.stamp(stamp);
+  const std::size_t from = traces_ ? clock_of_parts_.stamp() : 0;
   const double start_us = now_us();
   part();
   const double end_us = now_us();
-  if (traces_) memory_.stamp(stamp + 1);
+  if (traces_) span_stamps_.emplace_back(from, clock_of_parts_.stamp());
   stage_spans_.push_back({what, number, start_us, end_us});
   return end_us - start_us;
 }
 
-/// @param start_us of the step: the GPU was idle at stamp 0, so that the two clocks meet there
+/// @param start_us of the step: the GPU was idle when it began, so that the two clocks meet there
 void TrainingWorker::take_traced_times(double start_us) {
   for (std::size_t i = 0; i < stage_spans_.size(); ++i) {
-    stage_spans_[i].start_us = start_us + memory_.between_us(0, 2 * i + 1);
-    stage_spans_[i].end_us = start_us + memory_.between_us(0, 2 * i + 2);
+    stage_spans_[i].start_us = start_us + clock_of_parts_.since_us(span_stamps_[i].first);
+    stage_spans_[i].end_us = start_us + clock_of_parts_.since_us(span_stamps_[i].second);
   }
+}
+
+void TrainingWorker::end_of(StepPart part) {
+  if (memory_.on_gpu()) clock_of_parts_.end_of(part);
+}
+
+void TrainingWorker::take_parts(StepTimes& times) {
+  if (memory_.on_gpu()) clock_of_parts_.take(times);
 }
 
 void TrainingWorker::run_backward(StepTimes& times) {
   const double start_us = now_us();
   learner_.compute_loss();
   times.forward_us += now_us() - start_us;
+  end_of(StepPart::forward);
   times.backward_us = span_of("backward", 0, [&] {
     learner_.backward();
     if (is_slowed_down()) memory_.complete();
@@ -318,11 +327,17 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
 /// Loads the batch; a stage waits for its own weights where sums are still open.
 void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   stage_spans_.clear();
+  span_stamps_.clear();
   times.data_us = load_own();
+  end_of(StepPart::data);
   const double loaded_us = now_us();
   times.forward_us = loaded_us - times.start_us - times.data_us;
   for (int stage = 0; stage < learner_.stages(); ++stage) {
-    if (open_ && exchange != nullptr) settle(*exchange, stage, times);
+    if (open_ && exchange != nullptr) {
+      if (stage > 0) end_of(StepPart::forward);
+      settle(*exchange, stage, times);
+      end_of(StepPart::wait);
+    }
     times.forward_us +=
         span_of("forward", static_cast<std::size_t>(stage), [&] { learner_.forward(stage); });
   }
@@ -365,19 +380,23 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   StepTimes times;
   traces_ = std::exchange(trace_wanted_, false);
   times.start_us = now_us();
-  if (traces_) memory_.stamp(0);
+  if (memory_.on_gpu()) clock_of_parts_.begin();
   run_forward(&exchange, times);
   clock_ = step_ + (planted_fault().early_rate && worker_ == workers_ - 1 ? 1 : 0);
   // Told inside the pass, the thread that sends takes its core, where both have one, and what the
   // library then takes would count as backward.
   const bool told_after = !memory_.on_gpu() && queued_behind_backward(spec_.method);
+  std::size_t given = 0;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
     float* place = gradients_.at(offsets_[i]);
     memory_.copy_later(gradient, place, counts_[i]);
     const bool dropped = planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0;
-    if (dropped || exchange.needs_marks()) memory_.flush_copies();
+    const bool is_last = ++given == counts_.size();
+    if (dropped || is_last || exchange.needs_marks()) memory_.flush_copies();
     if (dropped) memory_.clear(place, counts_[i]);
+    // The host may still be on its way out of the pass when the GPU sums what it was given.
+    if (is_last) end_of(StepPart::backward);
     if (exchange.needs_marks()) memory_.mark(i);
     if (!told_after) exchange.ready(i);
   });
@@ -387,17 +406,22 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   times.exposed_us += time_of([&] {
     for (std::size_t i = 0; told_after && i < counts_.size(); ++i) exchange.ready(i);
   });
+  end_of(crosses ? StepPart::backward : StepPart::wait);
   ++step_;
   // Behind the backward pass, while the last sums are on their way.
   if (learner_.keeps_samples()) fetch(worker_);
+  end_of(StepPart::data);
   if (crosses) {
     open_ = true;
   } else {
     settle(exchange, -1, times);
+    end_of(StepPart::wait);
   }
   // A GPU's step ends when it has been computed, not when it has been queued; where another rank
   // has died, never.
   memory_.complete_or_fail([&] { exchange.check(); });
+  times.total_us = now_us() - times.start_us;
+  take_parts(times);
   if (std::exchange(traces_, false)) take_traced_times(times.start_us);
   times.loss = learner_.loss();
   return times;
@@ -438,6 +462,7 @@ StepTimes TrainingWorker::step_by_itself(bool apply) {
   StepTimes times;
   clock_ = step_;
   times.start_us = now_us();
+  if (memory_.on_gpu()) clock_of_parts_.begin();
   run_forward(nullptr, times);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
@@ -445,15 +470,17 @@ StepTimes TrainingWorker::step_by_itself(bool apply) {
   });
   run_backward(times);
   memory_.flush_copies();
+  end_of(StepPart::backward);
   ++step_;
   if (learner_.keeps_samples()) fetch(worker_);
-  // A GPU was only given the passes.
-  times.backward_us += time_of([&] { memory_.complete(); });
+  end_of(StepPart::data);
   const double start_us = now_us();
   if (apply) apply_gradients(1);
+  end_of(StepPart::update);
   // A GPU's step ends when it has been computed, not when it has been queued.
   memory_.complete();
   times.update_us = now_us() - start_us;
+  take_parts(times);
   times.loss = learner_.loss();
   return times;
 }

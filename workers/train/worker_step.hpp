@@ -1,33 +1,18 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "workers/train/dataset_prefetch.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/step_exchange.hpp"
 #include "workers/train/learner.hpp"
+#include "workers/train/part_clock.hpp"
 #include "workers/train/schedule/predict.hpp"
+#include "workers/train/step_times.hpp"
 
 namespace dynamiccl {
-
-/// The loss of a round in which a worker has no part, before it ever had one: no loss is below 0.
-inline constexpr double kNoLoss = -1;
-
-struct StepTimes {
-  double start_us = 0;
-  double data_us = 0;  ///< the computing thread waited for its batch
-  double forward_us = 0;
-  double backward_us = 0;
-  double update_us = 0;
-  double exposed_us = 0;  ///< the computing thread waited for sums
-  double total_us = 0;    ///< of a step that ends in a call of its own; else its caller knows
-  double loss = 0;
-  /// What the parts above say of a step's time.
-  [[nodiscard]] double parts_us() const {
-    return data_us + forward_us + backward_us + update_us + exposed_us;
-  }
-};
 
 /// Faults that a test build plants to prove that the checks see them.
 struct PlantedFault {
@@ -165,6 +150,10 @@ class TrainingWorker {
   template <class F>
   double span_of(const char* what, std::size_t number, F&& part);
   void take_traced_times(double start_us);
+  /// What was queued since the last part is this one, where a GPU computes.
+  void end_of(StepPart part);
+  /// The parts of a step whose work is done, by the GPU's clock where one computes.
+  void take_parts(StepTimes& times);
 
   TrainingSpec spec_;
   Learner& learner_;
@@ -198,7 +187,9 @@ class TrainingWorker {
   bool open_ = false;                       ///< sums of the last step are not applied yet
   std::vector<Span> stage_spans_;
   bool trace_wanted_ = false;
-  bool traces_ = false;  ///< stamps 1 and 2, 3 and 4, ... are those of the spans
+  bool traces_ = false;
+  std::vector<std::pair<std::size_t, std::size_t>> span_stamps_;  ///< of a traced step's spans
+  PartClock clock_of_parts_;
 };
 
 }  // namespace dynamiccl

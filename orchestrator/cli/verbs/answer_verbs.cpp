@@ -5,6 +5,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "db/reader.hpp"
@@ -119,7 +120,8 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
         "query {}: no row meets --where {}; `dynamiccl query coverage` lists what was measured\n",
         arguments.what, join(arguments.where, " and "))));
   const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
-  if (for_people && query != nullptr && !query->method.empty()) fmt::print("\n{}\n", query->method);
+  if (for_people && query != nullptr && !query->method.empty())
+    fmt::print("\n{}\n", broken_text(query->method, stdout_columns()));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/run/console.hpp"
 #include "reports/compare/comparison.hpp"
 #include "reports/render/comparison_junit.hpp"
 #include "reports/render/comparison_render.hpp"
@@ -128,7 +129,7 @@ int run_compare(const CompareArguments& arguments, const Shared& shared) {
   if (!arguments.junit.empty())
     write_output(arguments.junit, comparison_junit(comparison), "--junit");
   fmt::print("{}", shared.json ? comparison_json(comparison, code)
-                               : render_comparison(comparison, format));
+                               : render_comparison(comparison, format, stdout_columns()));
   return code;
 }
 

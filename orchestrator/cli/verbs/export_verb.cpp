@@ -2,12 +2,12 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
@@ -88,8 +88,7 @@ void export_database(const Arguments& arguments, const Shared& shared) {
         ErrorKind::input,
         "--anonymous copies the database: it goes without a table, --format and --measured");
   std::vector<std::string> hidden = arguments.hidden;
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) == 0) hidden.emplace_back(host.data());
+  if (const std::string host = host_name(); !host.empty()) hidden.push_back(host);
   if (const passwd* user = getpwuid(geteuid()); user != nullptr && geteuid() != 0)
     hidden.emplace_back(user->pw_name);
   const auto summary = write_anonymous(shared.db, arguments.anonymous, hidden);

@@ -20,6 +20,7 @@
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/log_lines.hpp"
+#include "orchestrator/run/console.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
 #include "reports/render/render.hpp"
@@ -347,7 +348,8 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   for (const auto& path : databases) merge_database(store, path, done);
   for (const auto& read : decisions) done.push_back(store_decisions(store, shared.db, read));
   fmt::print("{}", render_table(imported_table(done),
-                                shared.json ? OutputFormat::json : OutputFormat::text));
+                                shared.json ? OutputFormat::json : OutputFormat::text, {},
+                                stdout_columns()));
 }
 
 }  // namespace

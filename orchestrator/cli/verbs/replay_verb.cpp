@@ -10,6 +10,7 @@
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/replay.hpp"
 #include "orchestrator/run/run_setup.hpp"
@@ -121,6 +122,10 @@ void print_json(const StoredLaunch& launch, const std::string& run,
                          .dump(1, ' ', false, ordered_json::error_handler_t::replace));
 }
 
+std::string text_for_terminal(const Table& table) {
+  return render_table(table, OutputFormat::text, {}, stdout_columns());
+}
+
 std::string about(const StoredLaunch& launch) {
   const auto& group = launch.group();
   return fmt::format("launch {} of run {} ({}), block {}: {} {} {} {} ranks, {} cells", launch.uuid,
@@ -136,7 +141,7 @@ void say_before(const StoredLaunch& launch, const std::vector<SurroundingDiffere
   if (before.empty()) {
     fmt::print("nothing that is recorded differs now\n");
   } else {
-    fmt::print("what differs now\n{}", render_table(replay_table_of(before), OutputFormat::text));
+    fmt::print("what differs now\n{}", text_for_terminal(replay_table_of(before)));
   }
   std::fflush(stdout);
 }
@@ -152,11 +157,11 @@ int compare_afterwards(const StoredLaunch& launch, const RunSummary& summary,
     print_json(launch, summary.run_id, before, seen, figures);
   } else {
     if (!seen.rows.empty())
-      fmt::print("\nwhat the ranks saw otherwise\n{}", render_table(seen, OutputFormat::text));
+      fmt::print("\nwhat the ranks saw otherwise\n{}", text_for_terminal(seen));
     fmt::print(
         "\nrun {}, replay of launch {}\n{}then: that launch; run: all launches of its run; now: "
         "median of the replay's launches; x run: time now / time in the run{}\n",
-        summary.run_id, launch.uuid, render_table(figures, OutputFormat::text),
+        summary.run_id, launch.uuid, text_for_terminal(figures),
         summary.launches < 3 ? ", without an interval below 3 launches: --launches 5" : "");
   }
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "reports/render/render.hpp"
@@ -21,7 +22,8 @@ AgentOptions agent_options(const TuneArguments& arguments) {
 }
 
 void print_table(const Table& table, const Shared& shared) {
-  fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text));
+  fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text, {},
+                                stdout_columns()));
 }
 
 RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,

@@ -79,6 +79,21 @@ TEST_CASE("help shows every verb with examples on stdout") {
   }
 }
 
+TEST_CASE("the help of every verb fits 100 columns, or the terminal") {
+  std::vector<std::string> verbs{""};
+  for (const auto& line : split(run({"help", "--markdown"}).out, '\n'))
+    if (line.starts_with("## ")) verbs.push_back(line.substr(3));
+  CHECK(verbs.size() >= 16);
+  for (const auto& verb : verbs) {
+    std::vector<std::string> words{"--help"};
+    if (!verb.empty()) words.insert(words.begin(), verb);
+    INFO(verb);
+    CHECK(widest_line(run(words).out) <= 100);
+    CHECK(widest_line(on_terminal(80, verb + " --help")) <= 80);
+  }
+  CHECK(widest_line(on_terminal(140, "run --help")) > 100);
+}
+
 TEST_CASE("docs/commands.md is what the program prints, and has every verb and option") {
   const auto page = run({"help", "--markdown"});
   CHECK(page.exit_code == 0);

@@ -438,9 +438,10 @@ TEST_CASE("what waits takes no longer where there is nobody to connect to") {
   link.write("one");
   server.reset();
   const auto began = Clock::now();
-  // Eight seconds over the slowest link.
-  link.write(std::string(4'000'000, 'x'));
-  CHECK(Clock::now() - began < std::chrono::seconds(7));
+  // Eighty seconds over the slowest link, two where nobody is there: between them, whatever else
+  // the machine does.
+  link.write(std::string(40'000'000, 'x'));
+  CHECK(Clock::now() - began < std::chrono::seconds(60));
   // Somebody who refuses ends it, not thirty seconds.
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   const int on = 1;
@@ -470,12 +471,14 @@ TEST_CASE("what waits takes no longer where there is nobody to connect to") {
 
 TEST_CASE("many small files beside run.json are handed out in the time of their bytes") {
   const Folder folder;
-  for (int i = 0; i < 300; ++i) std::ofstream(fmt::format("{}/table{}", folder.path, i)) << i;
+  constexpr int kFiles = 3000;
+  for (int i = 0; i < kFiles; ++i) std::ofstream(fmt::format("{}/table{}", folder.path, i)) << i;
   RecordServer server({folder.path, "{}", 1});
   const auto began = Clock::now();
   const auto run = fetch_run(endpoint_of(server));
-  CHECK(Clock::now() - began < std::chrono::seconds(3));
-  CHECK(run.files.size() == 300);
+  // Two minutes where each waits for an acknowledgement that is put off, else less than a second.
+  CHECK(Clock::now() - began < std::chrono::seconds(60));
+  CHECK(run.files.size() == kFiles);
   for (const auto& [name, bytes] : run.files) CHECK("table" + bytes == name);
 }
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <thread>
@@ -90,19 +91,24 @@ TEST_CASE("a round trip takes as long as the other side waits", "[F-06]") {
   REQUIRE(bind(listener, address, size) == 0);
   REQUIRE(listen(listener, 1) == 0);
   REQUIRE(getsockname(listener, address, &size) == 0);
+  int trips = 0;
   std::thread slow([&] {
     const int connection = accept(listener, nullptr, nullptr);
-    for (char c = 0; recv(connection, &c, 1, 0) == 1;) {
+    for (char c = 0; recv(connection, &c, 1, 0) == 1; ++trips) {
       usleep(kWaits_us);
       send(connection, &c, 1, MSG_NOSIGNAL);
     }
     close(connection);
   });
+  const auto began = std::chrono::steady_clock::now();
   const auto took = round_trip_us("127.0.0.1:" + std::to_string(ntohs(place.sin_port)));
+  const std::chrono::duration<double, std::micro> all = std::chrono::steady_clock::now() - began;
   slow.join();
   close(listener);
   REQUIRE(took);
   CHECK(*took >= kWaits_us);
-  // The lower quartile: a burst of other work does not count.
-  CHECK(*took < 20 * kWaits_us);
+  // The lower quartile, a burst of other work does not count: more than two thirds of the trips
+  // took as long, however long that was on a busy machine.
+  REQUIRE(trips > 4);
+  CHECK(*took * trips * 2 / 3 < all.count());
 }

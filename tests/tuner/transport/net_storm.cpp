@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/vocabulary/splitmix64.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
 #include "tests/tuner/transport/test_memory.hpp"
 
@@ -60,24 +61,17 @@ void require(bool good, const std::string& what) {
   if (!good) throw std::logic_error(what);
 }
 
-std::uint64_t mixed(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15ULL;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
-
 /// A message's size and content follow from who sends it where, and its number.
 std::size_t size_of(const StormOptions& options, std::uint64_t key) {
   if (options.bytes != 0) return options.bytes;
   constexpr std::array<std::size_t, 8> kOdd{0, 1, 3, 7, 4095, 65537, 131072, 131073};
-  const std::uint64_t value = mixed(key);
+  const std::uint64_t value = splitmix64_of(key);
   if (value % 3 == 0) return std::min(kOdd[(value >> 8) % kOdd.size()], options.most_bytes);
   // As many small as large ones.
   return (value >> 20) % (std::size_t{1} << ((value >> 8) % 21)) % (options.most_bytes + 1);
 }
 void fill(std::vector<char>& data, std::size_t bytes, std::uint64_t key, bool ends_only) {
-  std::uint64_t value = mixed(key ^ 0x5555);
+  std::uint64_t value = splitmix64_of(key ^ 0x5555);
   for (std::size_t i = 0; i < bytes; ++i) {
     if (ends_only && i == 64 && bytes > 128) i = bytes - 64;
     if (i % 8 == 0) value = value * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -286,9 +280,10 @@ class Rank {
     std::vector<std::unique_ptr<Channel>> channels;
     for (int c = 0; c < options_.channels; ++c) {
       const std::uint64_t base = options_.seed * 1000 + round * 100 + static_cast<unsigned>(c);
-      channels.push_back(std::make_unique<Channel>(options_, net_, mixed(base * 64 + self), true));
       channels.push_back(
-          std::make_unique<Channel>(options_, net_, mixed(base * 64 + previous), false));
+          std::make_unique<Channel>(options_, net_, splitmix64_of(base * 64 + self), true));
+      channels.push_back(
+          std::make_unique<Channel>(options_, net_, splitmix64_of(base * 64 + previous), false));
     }
     connect(channels);
     if (round == 0) require(write(words_, "+", 1) == 1, "the test is gone");

@@ -131,7 +131,16 @@ class NamedGpuMemory final : public TensorMemory {
   }
   void complete() override {}
   void aside(GpuOrder&, std::size_t, const std::function<void()>& work) override { work(); }
-  void join(std::size_t /*number*/) override {}
+  void join(std::size_t /*number*/) override { computed_us += sum_us; }
+  void time_updates(bool wanted) override { times_updates = wanted; }
+  [[nodiscard]] std::vector<TimeSpan> updates_since(std::size_t place) override {
+    std::vector<TimeSpan> since = ran;
+    for (TimeSpan& each : since) {
+      each.from_us -= stamps.at(place);
+      each.to_us -= stamps.at(place);
+    }
+    return since;
+  }
   void stamp(std::size_t place) override { stamps[place] = computed_us; }
   [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
     return stamps.at(to) - stamps.at(from);
@@ -139,6 +148,9 @@ class NamedGpuMemory final : public TensorMemory {
   void mark(std::size_t /*number*/) override {}
   void reached(std::size_t /*number*/) override {}
   double computed_us = 0;  ///< what was queued so far takes until then
+  double sum_us = 0;       ///< that the computation waits for each sum
+  bool times_updates = false;
+  std::vector<TimeSpan> ran;  ///< updates, by the clock of computed_us
   std::map<std::size_t, double> stamps;
 
  private:
@@ -160,9 +172,12 @@ class IdleLearner final : public StandInLearner {
   [[nodiscard]] int stages() const override { return 2; }
   [[nodiscard]] NamedGpuMemory& memory() override { return memory_; }
   void forward(int) override { memory_.computed_us += kForwardUs; }
+  double leave_us = 0;
   void backward() override {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) callback_(i, parameters_[i].data);
     memory_.computed_us += kBackwardUs;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) callback_(i, parameters_[i].data);
+    // The host takes its time to come back, while sums are under way.
+    memory_.computed_us += leave_us;
   }
 
  private:

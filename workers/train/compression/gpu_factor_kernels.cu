@@ -38,7 +38,7 @@ __global__ void draw_right_kernel(Factors factors, std::uint64_t key, MessageTab
   const PartRow part = table.parts[table.chunks[blockIdx.x].part];
   if (part.rows == 0) return;
   const std::uint32_t columns = part.count / part.rows;
-  const auto own = static_cast<std::uint32_t>(stir(key + part.offset) >> 32);
+  const auto own = static_cast<std::uint32_t>(splitmix64_of(key + part.offset) >> 32);
   const std::uint32_t wanted = static_cast<std::uint32_t>(factors.rank) * columns;
   const std::uint32_t block = static_cast<std::uint32_t>(blockIdx.x) - part.first_chunk;
   for (std::uint32_t i = block * kThreads + threadIdx.x; i < wanted; i += part.chunks * kThreads)

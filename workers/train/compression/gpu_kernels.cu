@@ -55,7 +55,7 @@ __device__ Levels levels_of(const FormSettings& settings, const PartRow& part,
                             const std::uint8_t* frame, std::uint32_t place, float scale) {
   const auto* numbers = reinterpret_cast<const float*>(frame + part.numbers);
   Levels levels;
-  levels.key = static_cast<std::uint32_t>(stir(settings.key + part.offset) >> 32);
+  levels.key = static_cast<std::uint32_t>(splitmix64_of(settings.key + part.offset) >> 32);
   switch (kForm) {
     case Form::int8:
       levels.factor = numbers[0] > 0 ? 1 / numbers[0] : 0.0F;

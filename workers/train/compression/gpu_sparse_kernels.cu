@@ -203,7 +203,7 @@ __global__ void add_sparse_kernel(const std::uint32_t* frame, MessageTable table
 __global__ void keep_drawn_kernel(float* values, float* residual, bool scaled, std::uint64_t key,
                                   MessageTable table, float* frame) {
   of_kept(table, [&](const PartRow& part, std::uint32_t i) {
-    const auto own = static_cast<std::uint32_t>(stir(key + part.offset) >> 32);
+    const auto own = static_cast<std::uint32_t>(splitmix64_of(key + part.offset) >> 32);
     const std::size_t place = drawn_place(i, part.kept, part.count, own);
     float value = values[part.offset + place];
     if (residual != nullptr) residual[part.offset + place] = 0;
@@ -221,7 +221,7 @@ __global__ void keep_all_kernel(float* values, float* residual, MessageTable tab
 __global__ void place_drawn_kernel(const float* frame, std::uint64_t key, MessageTable table,
                                    float* values) {
   of_kept(table, [&](const PartRow& part, std::uint32_t i) {
-    const auto own = static_cast<std::uint32_t>(stir(key + part.offset) >> 32);
+    const auto own = static_cast<std::uint32_t>(splitmix64_of(key + part.offset) >> 32);
     values[part.offset + drawn_place(i, part.kept, part.count, own)] = frame[part.levels / 4 + i];
   });
 }

@@ -44,14 +44,16 @@ std::size_t levels_bytes(std::size_t count, int bits) {
 
 }  // namespace
 
-std::uint64_t step_key(std::uint64_t seed, std::uint64_t step) { return stir(stir(seed) + step); }
+std::uint64_t step_key(std::uint64_t seed, std::uint64_t step) {
+  return splitmix64_of(splitmix64_of(seed) + step);
+}
 
 std::uint64_t worker_seed(std::uint64_t seed, int worker) {
-  return stir(seed + 1 + static_cast<std::uint64_t>(worker));
+  return splitmix64_of(seed + 1 + static_cast<std::uint64_t>(worker));
 }
 
 std::uint32_t shared_key(std::uint64_t seed, std::uint64_t step, const CodedPart& part) {
-  return static_cast<std::uint32_t>(stir(step_key(seed, step) + part.offset) >> 32);
+  return static_cast<std::uint32_t>(splitmix64_of(step_key(seed, step) + part.offset) >> 32);
 }
 
 DataType reduced_type(Codec codec) {

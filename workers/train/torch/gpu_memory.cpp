@@ -14,9 +14,11 @@
 #include "workers/device/cuda_check.hpp"
 #endif
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -100,26 +102,16 @@ class GpuMemory final : public TensorMemory {
     waiting_updates_ += count;
     if (waiting_updates_ >= kAtOnce) apply();
   }
-  /// The velocity is that of the sum, and the rate is scaled: it saves a pass over the gradients.
   void apply() override {
     if (weights_.empty()) return;
-    const torch::NoGradGuard no_grad;
-    const double rate = static_cast<double>(sgd_.rate) * scale_;
-#if TORCH_VERSION_MAJOR >= 2
-    // The fused update refuses a momentum of 0, which a codec that has it itself leaves (DGC).
-    if (sgd_.momentum == 0) {
-      at::_foreach_copy_(velocities_, gradients_);
-      at::_foreach_add_(weights_, gradients_, -rate);
-      return forget_updates();
+    const std::size_t timed = timed_.size();
+    if (times_updates_) {
+      timed_.push_back(unused_.empty() ? TimedUpdate(device_.type()) : std::move(unused_.back()));
+      if (!unused_.empty()) unused_.pop_back();
+      timed_[timed].from.record(guard_.getStream(device_));
     }
-    at::_fused_sgd_(weights_, gradients_, velocities_, /*weight_decay=*/0, sgd_.momentum, rate,
-                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
-                    /*is_first_step=*/false);
-#else
-    at::_foreach_mul_(velocities_, sgd_.momentum);
-    at::_foreach_add_(velocities_, gradients_);
-    at::_foreach_add_(weights_, velocities_, -rate);
-#endif
+    run_updates();
+    if (times_updates_) timed_[timed].to.record(guard_.getStream(device_));
     forget_updates();
   }
   void to_host(const float* from, float* host, std::size_t count) override {
@@ -192,6 +184,25 @@ class GpuMemory final : public TensorMemory {
     return 0;
 #endif
   }
+  void time_updates(bool wanted) override {
+    times_updates_ = wanted;
+    if (!wanted) return;
+    // Those of a step whose sums stay open end in the next.
+    const auto done = std::stable_partition(timed_.begin(), timed_.end(),
+                                            [](const auto& each) { return !each.to.query(); });
+    std::move(done, timed_.end(), std::back_inserter(unused_));
+    timed_.erase(done, timed_.end());
+  }
+  [[nodiscard]] std::vector<TimeSpan> updates_since([[maybe_unused]] std::size_t place) override {
+    std::vector<TimeSpan> ran;
+#if TORCH_VERSION_MAJOR >= 2
+    const c10::Event& start = stamps_.at(place);
+    for (const TimedUpdate& each : timed_)
+      if (each.to.query())
+        ran.push_back({start.elapsedTime(each.from) * 1e3, start.elapsedTime(each.to) * 1e3});
+#endif
+    return ran;
+  }
   void mark(std::size_t number) override {
     while (marks_.size() <= number) marks_.emplace_back(device_.type());
     marks_[number].record(guard_.getStream(device_));
@@ -200,6 +211,13 @@ class GpuMemory final : public TensorMemory {
   [[nodiscard]] bool has_reached(std::size_t number) override { return marks_[number].query(); }
 
  private:
+  struct TimedUpdate {
+    explicit TimedUpdate(c10::DeviceType type)
+        : from(type, c10::EventFlag::BACKEND_DEFAULT), to(type, c10::EventFlag::BACKEND_DEFAULT) {}
+    c10::Event from;
+    c10::Event to;
+  };
+
   static std::int64_t size(std::size_t count) { return static_cast<std::int64_t>(count); }
   [[nodiscard]] at::TensorOptions options() const {
     return at::TensorOptions().dtype(at::kFloat).device(device_);
@@ -234,6 +252,26 @@ class GpuMemory final : public TensorMemory {
     return {static_cast<float*>(memory), [](float* at) { cudaFreeHost(at); }};
 #else
     throw Error(ErrorKind::environment, "this libtorch has no page-locked memory");
+#endif
+  }
+  /// The velocity is that of the sum, and the rate is scaled: it saves a pass over the gradients.
+  void run_updates() {
+    const torch::NoGradGuard no_grad;
+    const double rate = static_cast<double>(sgd_.rate) * scale_;
+#if TORCH_VERSION_MAJOR >= 2
+    // The fused update refuses a momentum of 0, which a codec that has it itself leaves (DGC).
+    if (sgd_.momentum == 0) {
+      at::_foreach_copy_(velocities_, gradients_);
+      at::_foreach_add_(weights_, gradients_, -rate);
+      return;
+    }
+    at::_fused_sgd_(weights_, gradients_, velocities_, /*weight_decay=*/0, sgd_.momentum, rate,
+                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                    /*is_first_step=*/false);
+#else
+    at::_foreach_mul_(velocities_, sgd_.momentum);
+    at::_foreach_add_(velocities_, gradients_);
+    at::_foreach_add_(weights_, velocities_, -rate);
 #endif
   }
   void forget_updates() {
@@ -273,6 +311,9 @@ class GpuMemory final : public TensorMemory {
   std::vector<Tensor> velocities_;
   std::vector<Tensor> gradients_;
   std::size_t waiting_updates_ = 0;  ///< their elements
+  bool times_updates_ = false;
+  std::vector<TimedUpdate> timed_;
+  std::vector<TimedUpdate> unused_;  ///< events that are made, for the next ones
   std::vector<Tensor> sources_;      ///< copies that were put off
   std::vector<Tensor> places_;
   std::size_t waiting_copies_ = 0;

@@ -7,6 +7,8 @@
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
@@ -15,6 +17,7 @@
 #include "reports/render/report.hpp"
 #include "reports/render/run_page.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/reports/queries/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -400,4 +403,35 @@ TEST_CASE("one word is a named query, anything else SQL", "[G-01]") {
   QueryScope scope;
   scope.where = {{"backend", "openmpi"}};
   CHECK_THROWS_WITH(any_query(reader, "SELECT 1 AS n", scope), ContainsSubstring("WHERE run_id"));
+}
+
+namespace {
+
+/// Names of regimes stay whole, to be copied.
+void check_fits(const Reader& reader) {
+  constexpr std::size_t kWidth = 100;
+  std::size_t asked = 0;
+  for (const auto& query : all_queries()) {
+    const Table table = named_query(reader, query.name, {});
+    if (!table.rows.empty()) ++asked;
+    const auto text =
+        render_table(table, OutputFormat::text, columns_of(query.name, table), kWidth);
+    INFO(query.name << "\n" << text);
+    for (const auto& line : split(text, '\n'))
+      if (!line.starts_with("regime r")) CHECK(columns_of_text(line) <= kWidth);
+  }
+  CHECK(asked > 10);
+}
+
+}  // namespace
+
+TEST_CASE("every query's table fits a terminal of 100 columns") {
+  const PlantedRun run;
+  check_fits(run.reader());
+  TrainedCase wfbp{.method = "wfbp", .model = "mlp:8-16-4", .figures = usual_figures()};
+  TrainedCase dear = wfbp;
+  dear.method = "dear";
+  dear.environment = "single-docker";
+  const TrainedRun trained({wfbp, dear});
+  check_fits(Reader(trained.file()));
 }

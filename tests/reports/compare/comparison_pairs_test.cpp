@@ -13,7 +13,7 @@
 #include "reports/render/comparison_junit.hpp"
 #include "reports/render/comparison_render.hpp"
 #include "reports/render/render.hpp"
-#include "tests/reports/compared_runs.hpp"
+#include "tests/reports/compare/compared_runs.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

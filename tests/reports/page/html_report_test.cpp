@@ -11,7 +11,7 @@
 #include "reports/queries/registry.hpp"
 #include "reports/render/report.hpp"
 #include "tests/db/synthetic.hpp"
-#include "tests/reports/page_data.hpp"
+#include "tests/reports/page/page_data.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -120,4 +121,70 @@ TEST_CASE("a table wider than the terminal names regimes shortly and breaks its 
   for (const auto& line : split(text.substr(0, text.find("regime r1")), '\n'))
     CHECK(line.size() <= 60);
   CHECK(render_table(table, OutputFormat::text).find("regime r1") == std::string::npos);
+}
+
+namespace {
+
+/// As wide as the longest line of the text that has no name to be copied.
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  for (const auto& line : split(text, '\n'))
+    if (!line.starts_with("regime r")) widest = std::max(widest, line.size());
+  return widest;
+}
+
+}  // namespace
+
+TEST_CASE("a table wider than the terminal has the beginnings of runs' ids, where they differ") {
+  const std::string one = "1eb6dfb8-6296-4585-823d-d2558269c0ce";
+  const std::string other = "37335652-6296-4585-823d-d2558269c0ce";
+  const auto text_of = [](const std::string& a, const std::string& b, std::size_t width) {
+    const Table table{{"run_id", "reason"},
+                      {{a, std::string("long enough")}, {b, std::string("short")}}};
+    return render_table(table, OutputFormat::text, {}, width);
+  };
+  CHECK(text_of(one, other, 40) ==
+        "run_id    reason\n"
+        "--------  -----------\n"
+        "1eb6dfb8  long enough\n"
+        "37335652  short\n");
+  CHECK_THAT(text_of(one, other, 100), ContainsSubstring(one));
+  CHECK_THAT(text_of(one, "1eb6dfb8-7777-4585-823d-d2558269c0ce", 40),
+             ContainsSubstring("6296-") && ContainsSubstring("7777-"));
+}
+
+TEST_CASE("headings of numbers break before the table does") {
+  const Table table{{"launches_of_the_first_side", "launches_of_the_other_side"},
+                    {{std::int64_t{1}, std::int64_t{2}}}};
+  const auto columns = parse_columns(
+      "launches_of_the_first_side | integer | launches of the first side\n"
+      "launches_of_the_other_side | integer | launches of the other side",
+      "test");
+  const auto text = render_table(table, OutputFormat::text, columns, 30);
+  INFO(text);
+  CHECK(widest_line(text) <= 30);
+  CHECK(text.find("row") == std::string::npos);
+}
+
+TEST_CASE("a table of more numbers than a line has room comes in parts with the row's number") {
+  Table table;
+  std::vector<Value> row;
+  for (int i = 0; i < 12; ++i) {
+    table.columns.push_back("figure" + std::to_string(i));
+    row.emplace_back(1000000 + i + 0.25);
+  }
+  for (int i = 0; i < 11; ++i) table.rows.push_back(row);
+  const auto text = render_table(table, OutputFormat::text, {}, 40);
+  INFO(text);
+  CHECK(widest_line(text) <= 40);
+  for (const auto& column : table.columns) CHECK_THAT(text, ContainsSubstring(column));
+  // Once in each part: its rows can be told from each other, and found again.
+  const auto parts = split(text, '\n');
+  const auto headings = std::count_if(parts.begin(), parts.end(), [](const std::string& line) {
+    return line.starts_with("row  figure");
+  });
+  CHECK(headings > 1);
+  CHECK(std::count_if(parts.begin(), parts.end(), [](const std::string& line) {
+          return line.starts_with(" 11  ");
+        }) == headings);
 }

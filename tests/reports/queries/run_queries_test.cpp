@@ -13,7 +13,7 @@
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
 #include "tests/db/synthetic.hpp"
-#include "tests/reports/page_data.hpp"
+#include "tests/reports/page/page_data.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

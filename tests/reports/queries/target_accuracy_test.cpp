@@ -17,7 +17,7 @@
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/report.hpp"
-#include "tests/reports/trained_run.hpp"
+#include "tests/reports/queries/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

@@ -11,7 +11,7 @@
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
-#include "tests/reports/trained_run.hpp"
+#include "tests/reports/queries/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

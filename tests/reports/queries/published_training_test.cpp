@@ -4,7 +4,7 @@
 #include <map>
 
 #include "reports/model/table_view.hpp"
-#include "tests/reports/trained_run.hpp"
+#include "tests/reports/queries/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

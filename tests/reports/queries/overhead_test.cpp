@@ -5,7 +5,7 @@
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
-#include "tests/reports/compared_runs.hpp"
+#include "tests/reports/compare/compared_runs.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

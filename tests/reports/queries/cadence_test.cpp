@@ -11,8 +11,8 @@
 #include "reports/render/render.hpp"
 #include "reports/render/report.hpp"
 #include "reports/render/run_diff.hpp"
-#include "tests/reports/compared_runs.hpp"
-#include "tests/reports/page_data.hpp"
+#include "tests/reports/compare/compared_runs.hpp"
+#include "tests/reports/page/page_data.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

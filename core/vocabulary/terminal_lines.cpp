@@ -1,0 +1,74 @@
+#include "core/vocabulary/terminal_lines.hpp"
+
+#include <algorithm>
+
+#include "core/vocabulary/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+bool begins_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
+
+/// Where the first `columns` of the text end, in bytes.
+std::size_t bytes_of(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t column = 0; column < columns && end < text.size(); ++column) {
+    ++end;
+    while (end < text.size() && !begins_code_point(text[end])) ++end;
+  }
+  return end;
+}
+
+/// Where a line that may have `end` bytes is best cut: a line of less than half of them looks torn.
+std::size_t cut_of(std::string_view text, std::size_t end) {
+  const auto blank = text.rfind(' ', end);
+  if (blank != std::string_view::npos && blank >= std::max<std::size_t>(end / 2, 1)) return blank;
+  const auto mark = text.find_last_of("/|,;:=+_-", end - 1);
+  return mark != std::string_view::npos && mark >= end / 2 ? mark + 1 : end;
+}
+
+/// Where the last column of a line begins: behind the last two blanks that follow a word.
+std::size_t last_column_of(std::string_view line) {
+  const auto first = std::min(line.find_first_not_of(' '), line.size());
+  const auto gap = line.rfind("  ");
+  return gap == std::string_view::npos || gap < first ? first : gap + 2;
+}
+
+}  // namespace
+
+std::size_t columns_of_text(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_code_point));
+}
+
+std::vector<std::string> broken_lines(std::string text, std::size_t columns) {
+  columns = std::max<std::size_t>(columns, 1);
+  std::vector<std::string> lines;
+  while (columns_of_text(text) > columns) {
+    const auto cut = cut_of(text, bytes_of(text, columns));
+    lines.push_back(text.substr(0, cut));
+    text.erase(0, text[cut] == ' ' ? cut + 1 : cut);
+  }
+  lines.push_back(std::move(text));
+  return lines;
+}
+
+std::string broken_text(std::string_view text, std::size_t columns) {
+  if (columns == 0) return std::string(text);
+  std::string out;
+  for (const auto& line : split(text, '\n')) {
+    std::string head;
+    if (columns_of_text(line) > columns) {
+      const auto last = last_column_of(line);
+      // A last column too narrow to be read goes on from the left.
+      head = line.substr(0, last <= columns * 2 / 3 ? last : std::min<std::size_t>(4, columns / 2));
+    }
+    const std::string indent(columns_of_text(head), ' ');
+    const auto lines = broken_lines(line.substr(head.size()), columns - indent.size());
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      out += (i == 0 ? head : indent) + lines[i] + "\n";
+  }
+  out.pop_back();  // split has one more part than there are ends of lines
+  return out;
+}
+
+}  // namespace dynamiccl
