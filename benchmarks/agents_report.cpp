@@ -29,6 +29,7 @@
 #include "orchestrator/tune/agent_comparison.hpp"
 #include "orchestrator/tune/grid_samples.hpp"
 #include "orchestrator/tune/samples.hpp"
+#include "reports/model/table_view.hpp"
 #include "tuner/agents/policy_agent.hpp"
 #include "tuner/policy/policy_file.hpp"
 
@@ -68,14 +69,29 @@ std::vector<Part> parts_of(const std::string& source, const std::vector<SampledT
   return parts;
 }
 
+/// The keys that the run was given on its command line, as scripts/tune_sweep.sh gives each place
+/// its cores. Which cells it kept to is no key.
+std::vector<std::string> overrides_of(const Reader& reader, const std::string& run) {
+  const Table table = reader.query(
+      "SELECT o.value AS key FROM run r JOIN experiment e ON e.id = r.experiment_id, "
+      "json_each(e.overrides_json) o "
+      "WHERE r.uuid = ?1 AND o.value NOT LIKE 'only=%' AND o.value NOT LIKE 'tune=%'",
+      {run});
+  std::vector<std::string> keys;
+  for (std::size_t row = 0; row < table.rows.size(); ++row)
+    keys.push_back(TableView(table).text(row, "key"));
+  return keys;
+}
+
 std::vector<Part> sweep_parts(const std::string& experiment, const std::string& db,
                               const std::string& name) {
   { const Store migrated(db); }
-  ExperimentArguments arguments;
-  arguments.file = experiment;
-  const LoadedExperiment loaded = load_experiment_of_anywhere(arguments);
   const Reader reader(db);
   const std::string run = reader.resolve_run(name);
+  ExperimentArguments arguments;
+  arguments.file = experiment;
+  arguments.overrides = overrides_of(reader, run);
+  const LoadedExperiment loaded = load_experiment_of_anywhere(arguments);
   TuneOptions options = tune_options_of(loaded.experiment);
   options.huge_pages = measured_huge_pages(reader, run);
   options.own = false;

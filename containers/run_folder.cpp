@@ -37,9 +37,11 @@ std::string numbered_name(const std::string& run_id, int number) {
 }
 
 void make_root(const std::string& root) {
-  std::error_code code;
-  fs::create_directories(fs::path(root).parent_path(), code);
-  if (mkdir(root.c_str(), 0755) != 0 && errno != EEXIST) refuse(root, std::strerror(errno));
+  std::error_code above;
+  fs::create_directories(fs::path(root).parent_path(), above);
+  // Where a folder above it is missing, the reason is why that one could not be made.
+  if (mkdir(root.c_str(), 0755) != 0 && errno != EEXIST)
+    refuse(root, errno == ENOENT && above ? above.message() : std::strerror(errno));
   struct stat status {};
   if (lstat(root.c_str(), &status) != 0) refuse(root, std::strerror(errno));
   // /tmp is everybody's: a folder somebody else has put there must not be trusted.

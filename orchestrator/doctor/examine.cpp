@@ -60,7 +60,7 @@ std::map<std::string, std::string> folder_variables(const EnvironmentProfile& pr
   std::map<std::string, std::string> told;
   for (const auto& [name, value] : request_of(profile, Backend::nccl, shape, site).environment)
     if (std::any_of(kNames.begin(), kNames.end(),
-                    [&](const char* known) { return name.rfind(known, 0) == 0; }))
+                    [&name = name](const char* known) { return name.rfind(known, 0) == 0; }))
       told[name] = value;
   return told;
 }

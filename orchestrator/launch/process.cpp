@@ -102,8 +102,9 @@ class Child {
       return;
     }
     bp::environment environment = boost::this_process::environment();
-    for (const auto& [name, value] : command.environment) environment[name] = value;
-    environment[kMarkerVariable] = options.marker;
+    // Not by operator[], which in Boost 1.74 reads beyond variables that are shorter than the name.
+    for (const auto& [name, value] : command.environment) environment.set(name, value);
+    environment.set(kMarkerVariable, options.marker);
     std::error_code error;
     const auto input = open_input(command);
     if (input == nullptr) {

@@ -69,7 +69,7 @@ Knob knob_of(const std::string& name, const std::set<std::string>& values) {
 GridChoice common_to_all(const MeasuredWork& work) {
   GridChoice common = work.times.begin()->first;
   for (const auto& [settings, times] : work.times)
-    std::erase_if(common, [&](const auto& entry) {
+    std::erase_if(common, [&settings = settings](const auto& entry) {
       const auto found = settings.find(entry.first);
       return found == settings.end() || found->second != entry.second;
     });

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <tuple>
+#include <utility>
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
@@ -18,8 +19,7 @@ namespace {
 
 /// "ByteScheduler-PS" as the vocabulary has it; what it does not have is noted.
 template <class E>
-std::string our_name(Study& row, const std::string& key) {
-  const std::string published = row.text(key);
+std::string our_name_of(const std::string& published, Study& row, const std::string& key) {
   std::string name = published;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -28,6 +28,11 @@ std::string our_name(Study& row, const std::string& key) {
     row.complain(key, fmt::format("{} \"{}\" is none of ours; {}", NameTable<E>::what, published,
                                   suggestion(name, all_names<E>())));
   return name;
+}
+
+template <class E>
+std::string our_name(Study& row, const std::string& key) {
+  return our_name_of<E>(row.text(key), row, key);
 }
 
 void add_level(Study study, const std::string& key, double level, TrainingStudies& studies) {
@@ -112,6 +117,34 @@ PublishedException exception_of(Study rules) {
   return exception;
 }
 
+/// "A over B, strongest at 32", or "A" and "A, slightly over B", which are said of A and all
+/// others.
+PublishedClaim claim_of(Study& rules, const std::string& key, PublishedClaim::Models models) {
+  constexpr std::string_view kOver = " over ";
+  PublishedClaim claim{rules.text(key), "", "", models};
+  const std::string first = claim.text.substr(0, claim.text.find(','));
+  const auto over = first.find(kOver);
+  claim.faster = our_name_of<TrainingMethod>(first.substr(0, over), rules, key);
+  if (over != std::string::npos)
+    claim.slower = our_name_of<TrainingMethod>(first.substr(over + kOver.size()), rules, key);
+  return claim;
+}
+
+std::vector<PublishedClaim> claims_of(Study rules) {
+  using Models = PublishedClaim::Models;
+  std::vector<PublishedClaim> claims{claim_of(rules, "no_scheduling", Models::all),
+                                     claim_of(rules, "wfbp_large_n", Models::all),
+                                     claim_of(rules, "low_intensity", Models::low_intensity),
+                                     claim_of(rules, "high_intensity", Models::high_intensity),
+                                     claim_of(rules, "weak", Models::all)};
+  // Of the weak one the name alone is published.
+  std::swap(claims.back().faster, claims.back().slower);
+  claims[2].text += " at low intensity";
+  claims[3].text += " at high intensity";
+  claims.back().text += " weak";
+  return claims;
+}
+
 PublishedBudget budget_of(Study method, Study times) {
   const auto count = [&](const char* key) { return static_cast<int>(method.number(key)); };
   return {count("epochs"), count("steps_ring_4_workers"), count("steps_ps_nccl_3_workers"),
@@ -170,6 +203,7 @@ TrainingStudies parse_training_studies(const std::string& toml_text, const std::
       static_cast<int>(table("s002.llm_other").number("local_sgd_tau_tier4"));
   add_labels(table("s002.compression_by_tier"), "method", studies.compression);
   studies.low_intensity = exception_of(table("s001.winner_rules"));
+  studies.claims = claims_of(table("s001.winner_rules"));
   studies.budget = budget_of(table("s000.method"), table("s000.training_time"));
   mistakes.raise();
   return studies;

@@ -46,6 +46,15 @@ struct PublishedException {
   std::string text;  ///< as published
 };
 
+/// Which of two methods the survey says to be faster, or of one and all others.
+struct PublishedClaim {
+  enum class Models { all, low_intensity, high_intensity };
+  std::string text;    ///< as published
+  std::string faster;  ///< name of the vocabulary; "" = every other one that the survey measured
+  std::string slower;  ///< likewise
+  Models models = Models::all;
+};
+
 /// The steps of the container study's training: equal samples by as many GPUs, with and without
 /// one that serves.
 struct PublishedBudget {
@@ -92,6 +101,7 @@ struct TrainingStudies {
   std::vector<PublishedLabel> scheduling;    ///< "wfbp", "mg_wfbp", "partition", "priority"
   std::vector<PublishedLabel> compression;   ///< by compression, of techniques "tier1" to "tier4"
   PublishedException low_intensity;          ///< to its winner, methods of best_below_intensity
+  std::vector<PublishedClaim> claims;        ///< the order of methods, pair by pair
   PublishedBudget budget;
   std::vector<PublishedLabel> waiting_profile;  ///< four properties of "PS BSP", "gossip LSGD", ...
   std::vector<PublishedWaiting> waiting;

@@ -52,7 +52,7 @@
   }
 
   function overheadTable(published) {
-    const { lists, format } = Report;
+    const { el, lists, format } = Report;
     const compared = p => alike(p).filter(cell => lists.environments[cell.environment] === p.environment && cell.ratio !== null);
     const here = p => compared(p).filter(cell => lists.backends[cell.backend] === p.backend).sort(largestFirst)[0];
     const stand = p => {  // the same environment and operation with any backend
@@ -65,6 +65,7 @@
       { name: "operation", text: publishedName }, { name: "backend", text: p => p.backend }, { name: "environment", text: p => p.environment },
       { name: "published", right: true, text: p => format.ratio(p.ratio) }, { name: "from", text: p => p.where },
       { name: "same backend here", right: true, text: p => { const c = here(p); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} at ${format.size(c.size)}` : "not measured"; } },
+      { name: el("span", {}, "here /", el("br"), "published"), right: true, text: p => { const c = here(p); return c ? format.ratio(c.ratio / p.ratio) : "-"; } },
       { name: "all backends here", right: true, text: stand }] });
   }
 

@@ -1,9 +1,11 @@
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/page/html_report.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"
@@ -11,6 +13,7 @@
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
 
 namespace {
 
@@ -140,7 +143,7 @@ TEST_CASE("backends without common settings begin each with its own") {
   CHECK(page.browser->complaints() == std::vector<std::string>{});
 }
 
-TEST_CASE("a published figure stands beside the measured one of its architecture") {
+TEST_CASE("a published figure stands beside the measured one of its architecture", "[G-25]") {
   if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
   const Opened page(
       {.backends = {{"nccl", "{}"}},
@@ -157,6 +160,11 @@ TEST_CASE("a published figure stands beside the measured one of its architecture
   for (const auto& row : published) {
     CHECK_THAT(row.get<std::string>(), ContainsSubstring("at 1 MiB"));
     CHECK_THAT(row.get<std::string>(), !ContainsSubstring("4 MiB"));
+    // Ratios here over the published ones, rounded three times.
+    const auto cells = split(row.get<std::string>(), '|');
+    REQUIRE(cells.size() == 8);
+    const auto number = [&](std::size_t i) { return std::stod(std::string(trim(cells[i]))); };
+    CHECK_THAT(number(6), WithinRel(number(5) / number(3), 0.02));
   }
   const auto best = rows("ring broadcast | 4 MiB");
   REQUIRE(best.size() == 1);

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "containers/paths.hpp"
 #include "core/vocabulary/error.hpp"
 #include "support.hpp"
+#include "temp_user.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
@@ -84,4 +86,33 @@ TEST_CASE("a folder that belongs to somebody else is not trusted") {
   REQUIRE(chown((temp.path() + "/runs").c_str(), 12345, 12345) == 0);
   const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path() + "/runs");
   CHECK_THROWS_AS(RunFolder("run"), Error);
+}
+
+TEST_CASE("an ordinary user's run folder is the session's own, else one that nobody else made") {
+  if (geteuid() != 0) SKIP("needs root to make a user");
+  const TempUser user;
+  const std::string uid = user.run([] { return std::to_string(geteuid()); });
+  const std::string shared = "/tmp/dynamiccl-" + uid;
+  const auto root = [&](const std::string& session) {
+    return user.run([&] {
+      setenv("XDG_RUNTIME_DIR", session.c_str(), 1);
+      unsetenv("XDG_CACHE_HOME");
+      return run_folder_root();
+    });
+  };
+  const TempFolder temp;
+  const std::string session = temp.path() + "/session";
+  fs::create_directory(session);
+  REQUIRE(chmod(temp.path().c_str(), 0755) == 0);
+  // A session's folder that is somebody else's is none.
+  CHECK(root(session) == shared);
+  const auto id = static_cast<uid_t>(std::stoul(uid));
+  REQUIRE(chown(session.c_str(), id, id) == 0);
+  REQUIRE(chmod(session.c_str(), 0700) == 0);
+  CHECK(root(session) == session + "/dynamiccl");
+  REQUIRE(mkdir(shared.c_str(), 0777) == 0);
+  CHECK(root("") == user.home() + "/.cache/dynamiccl/run");
+  REQUIRE(chown(shared.c_str(), id, id) == 0);
+  CHECK(root("") == shared);
+  fs::remove(shared);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -145,6 +146,22 @@ TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105
   CHECK_FALSE(says(tuned.err, "FAILED"));
 }
 
+TEST_CASE("mpirun between the tuner and the ranks passes on what they need", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string launcher = GENERATE(as<std::string>{}, "mpirun.openmpi", "mpirun.mpich");
+  if (std::system(("command -v " + launcher + " >/dev/null").c_str()) != 0)
+    SKIP(launcher << " is missing: apt-get install openmpi-bin mpich");
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2", "--pairs", "2",
+                   "--call-agent", "none", "--", launcher, "-n", "1", kJob});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, "3 calls a step"));
+  CHECK(program.value("SELECT count(*) FROM tuning WHERE mode = 'job' AND agent = 'bandit'") == 1);
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("a launch whose steps are others than the first one's does not count", "[E-105]") {
   const OverSockets sockets;
   const Program program;
@@ -188,7 +205,7 @@ TEST_CASE("settings per call are learnt where the launch settings stay the defau
   const Program program;
   const auto tuned =
       program.run({"tune", "--agent", "default", "--out", program.folder() + "/tuned", "--launches",
-                   "4", "--pairs", "2", "--learn-seconds", "1", "--", kJob});
+                   "4", "--pairs", "2", "--learn-seconds", "5", "--", kJob});
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
   CHECK(says(tuned.err, "2 launches to search"));

@@ -407,6 +407,72 @@ TEST_CASE("a folder for launches that may not be written is named with the reaso
   CHECK_THAT(result.err, ContainsSubstring(out));
 }
 
+TEST_CASE("a run folder that cannot be made is named with the reason", "[safety]") {
+  if (getuid() != 0 || find_program("unshare").empty()) SKIP("a read-only mount needs root");
+  const Program program;
+  const auto path = program.file("x.toml", experiment(quick(1)));
+  const std::string closed = program.folder() + "/closed";
+  fs::create_directory(closed);
+  for (const std::string& runs : {closed + "/runs", closed + "/deep/runs"}) {
+    INFO(runs);
+    const auto refused =
+        shell("unshare --mount /bin/bash -c 'mount --bind " + closed + " " + closed +
+              " && mount -o remount,bind,ro " + closed + " && DYNAMICCL_RUN_FOLDER=" + runs +
+              " exec " + program_line(program, path) + "'");
+    CHECK(refused.exit_code == 1);
+    CHECK_THAT(refused.err,
+               ContainsSubstring("cannot make the run folder " + runs + ": Read-only file system"));
+    CHECK_THAT(refused.err, !ContainsSubstring("No such file or directory"));
+  }
+}
+
+TEST_CASE("who takes root's usual run folder first does not hold up root", "[safety]") {
+  if (getuid() != 0 || find_program("unshare").empty()) SKIP("a mount of its own needs root");
+  const Program program;
+  const auto path = program.file("x.toml", experiment(quick(1)));
+  const std::string taken = program.folder() + "/taken";
+  fs::create_directory(taken);
+  REQUIRE(chown(taken.c_str(), 12345, 12345) == 0);
+  for (const mode_t mode : {mode_t{0755}, mode_t{0777}}) {
+    INFO(mode);
+    REQUIRE(chmod(taken.c_str(), mode) == 0);
+    const auto run = shell(
+        "unshare --mount /bin/bash -c 'mkdir -p /tmp/dynamiccl-0 && mount --bind " + taken +
+        " /tmp/dynamiccl-0 && unset DYNAMICCL_RUN_FOLDER && DYNAMICCL_CACHE=" + program.folder() +
+        "/cache exec " + program_line(program, path) + "'");
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    CHECK(fs::is_empty(taken));
+  }
+  CHECK(program.value(kOkLaunches) == 2);
+}
+
+TEST_CASE("folders of launches without a row go with the next command", "[safety]") {
+  const Program program;
+  const auto path = program.file("x.toml", experiment(quick(1)));
+  REQUIRE(program.run({"run", path}).exit_code == 0);
+  const fs::path run =
+      program.folder() + "/runs/" + program.value("SELECT uuid FROM run").get<std::string>();
+  const fs::path others = run.parent_path() / "run-of-another-database/launch";
+  fs::create_directories(others);
+  for (const std::string verb : {"run", "clean"}) {
+    INFO(verb);
+    // As of a kill between the folder and the row; the second one tells that nothing else is left.
+    for (const std::string launch : {"without-a-row", "kept"}) {
+      fs::create_directories(run / launch);
+      std::ofstream(run / launch / "rank0.jsonl") << "{}\n";
+    }
+    std::ofstream(run / "kept/not-stored") << "\n";
+    const auto next =
+        verb == "run" ? program.run({"run", path}) : program.run({"clean", "--db", program.db()});
+    INFO(next.err);
+    CHECK(next.exit_code == 0);
+    CHECK_FALSE(fs::exists(run / "without-a-row"));
+    CHECK(fs::exists(run / "kept/rank0.jsonl"));
+    CHECK(fs::exists(others));
+  }
+}
+
 TEST_CASE("secrets of a command line are not stored", "[safety]") {
   const Program program;
   const auto path = program.file("x.toml", experiment(quick(1)));

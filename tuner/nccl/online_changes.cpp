@@ -35,11 +35,23 @@ bool surely_longer(const StepReading& step, const StepReading& than) {
 
 }  // namespace
 
+bool OnlineLearner::waited_for(std::size_t steps, std::int64_t since_ns) const {
+  constexpr double kSlack = 2;
+  constexpr double kMostNs = 300e9;
+  const std::int64_t waited_ns = now_ns() - since_ns;
+  if (waited_ns <= kPatienceNs) return false;
+  double step_us = base_step_ ? base_step_->step.count() : 0;
+  if (const auto latest = options_.latest_step ? options_.latest_step() : std::nullopt)
+    step_us = std::max(step_us, latest->count());
+  return static_cast<double>(waited_ns) >
+         std::min(kMostNs, kSlack * 1e3 * static_cast<double>(steps) * step_us);
+}
+
 bool OnlineLearner::enough_steps(std::optional<StepReading>& step) const {
   constexpr std::size_t kCheckSteps = 5;
+  const std::size_t wanted = std::max(kCheckSteps, options_.steps_per_trial);
   step = reading();
-  return (step && step->steps >= std::max(kCheckSteps, options_.steps_per_trial)) ||
-         now_ns() - check_ns_ > kPatienceNs;
+  return (step && step->steps >= wanted) || waited_for(wanted, check_ns_);
 }
 
 void OnlineLearner::go_on(Check next) {
@@ -91,17 +103,19 @@ bool OnlineLearner::check_step() {
   std::optional<StepReading> step;
   switch (check_) {
     case Check::none:
-      go_on(base_step_ && !(table_ == base_ && is_default(base_)) ? Check::chosen : Check::done);
+      go_on(options_.steps && !(table_ == base_ && is_default(base_)) ? Check::chosen
+                                                                      : Check::done);
       break;
     case Check::chosen:
       if (!enough_steps(chosen_step_)) break;
       if (!chosen_step_) {
         go_on(Check::done);
-      } else if (table_ == base_ || !surely_longer(*chosen_step_, *base_step_)) {
+      } else if (table_ == base_ || (base_step_ && !surely_longer(*chosen_step_, *base_step_))) {
         if (!(table_ == base_)) record_check(GuardVerdict::pass, kOld, *base_step_);
         stand(*chosen_step_);
       } else {
-        // The machine may have become slower meanwhile: the old table is asked again.
+        // Nobody saw steps under the old table before the search, or the machine may have become
+        // slower meanwhile: it is asked again.
         for (auto& [cell, learning] : tasks_)
           learning.proposed = {arm_of(learning, base_.cells[cell.function][cell.bin]), 1, false};
         go_on(Check::old);
@@ -357,7 +371,7 @@ void OnlineLearner::restore(const Settlement& settlement) {
 void OnlineLearner::see_restored() {
   const bool waits = std::any_of(tasks_.begin(), tasks_.end(), [this](const auto& task) {
     const Learning& learning = task.second;
-    return !learning.closed && learning.wanted > 0 && now_ns() - learning.heard_ns < kPatienceNs;
+    return !learning.closed && learning.wanted > 0 && !waited_for(kSilentSteps, learning.heard_ns);
   });
   if (waits) return;
   restoring_ = false;

@@ -215,8 +215,8 @@ std::optional<StepReading> OnlineLearner::reading() const {
 }
 
 bool OnlineLearner::base_known() {
-  if (base_step_ || !options_.steps || now_ns() - search_ns_ > kPatienceNs) return true;
-  if (!(table_ == base_)) return true;
+  if (base_step_ || !options_.steps || !(table_ == base_)) return true;
+  if (waited_for(options_.steps_per_trial, search_ns_)) return true;
   auto step = reading();
   if (!step || step->steps < options_.steps_per_trial) return false;
   // What went before the change that the search is for says nothing.
@@ -389,8 +389,8 @@ void OnlineLearner::refer(Learning& learning) {
 
 void OnlineLearner::advance(Learning& learning) {
   if (learning.stage == Stage::settled) return;
-  // A size that is not called any more holds nothing up.
-  const bool silent = now_ns() - learning.heard_ns > kPatienceNs;
+  // A size that is not called any more holds nothing up; some are called once a step.
+  const bool silent = waited_for(kSilentSteps, learning.heard_ns);
   if (learning.stage == Stage::reference) {
     if (learning.loop.choice().arm != learning.incumbent) return;
     if (silent) return settle(learning);

@@ -117,6 +117,8 @@ class OnlineLearner {
  private:
   /// Steps and calls are waited for no longer than this: a job may have no rhythm any more.
   static constexpr std::int64_t kPatienceNs = 5'000'000'000;
+  /// A size without a call in so many steps is not called any more.
+  static constexpr std::size_t kSilentSteps = 2;
   /// Of the incumbent, after which a candidate takes its place or an earlier table is known again.
   static constexpr std::size_t kSamplesAgain = 3;
   struct Cell {
@@ -216,6 +218,8 @@ class OnlineLearner {
   void take_back(const StepReading& old, const char* to);
   void go_on(Check next);
   [[nodiscard]] bool enough_steps(std::optional<StepReading>& step) const;
+  /// Whether so many steps should have come since then; a job's may take longer than kPatienceNs.
+  [[nodiscard]] bool waited_for(std::size_t steps, std::int64_t since_ns) const;
   /// Does the table leave every size that is searched to the library?
   [[nodiscard]] bool is_default(const CallTable& table) const;
   /// The decision log's row of what steps said: `chosen_step_` against the step under another

@@ -1,5 +1,6 @@
 #include "workers/train/step_driver.hpp"
 
+#include "workers/measure/clock.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
@@ -115,6 +116,19 @@ class EngineDriver final : public StepDriver {
 };
 
 }  // namespace
+
+double timed_step(StepDriver& driving, bool is_last, StepTimes& now) {
+  if (is_last) driving.trace_next();
+  now = driving.step();
+  double total_us = now.total_us > 0 ? now.total_us : now_us() - now.start_us;
+  if (!is_last) return total_us;
+  const double before_us = now_us();
+  const StepTimes end = driving.finish();
+  total_us += now_us() - before_us;
+  now.exposed_us += end.exposed_us;
+  now.update_us += end.update_us;
+  return total_us;
+}
 
 std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,
                                              const TrainingSpec& spec, TrainingWorker& worker,

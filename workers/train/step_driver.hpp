@@ -64,6 +64,10 @@ class StepDriver {
   StepDriver() = default;
 };
 
+/// One step's times in `now`; the last one's are taken with what it leaves to be done.
+/// @returns us from its start to its end
+double timed_step(StepDriver& driving, bool is_last, StepTimes& now);
+
 /// @param settings of the library's calls; nullptr: its own
 /// @param engine the joined ranks of the library's engine: ddp alone needs them
 std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,

@@ -61,15 +61,19 @@ void FigureCollector::add(const StepTimes& times, double total_us, bool measured
   if (busy_us && *busy_us > 0) exposed_.push_back(times.exposed_us / *busy_us);
 }
 
-void FigureCollector::add_trace(const std::vector<Span>& computing,
-                                const std::vector<Span>& communicating, int rank) {
-  const double busy_us = united_us(communicating);
+void FigureCollector::add_calls(double start_us, std::vector<Span> spans, bool counts) {
+  if (counts) calls_.add(start_us, spans);
+  last_spans_ = std::move(spans);
+}
+
+void FigureCollector::add_trace(const std::vector<Span>& computing, int rank) {
+  const double busy_us = united_us(last_spans_);
   if (exposed_.empty() && !measured_.empty() && busy_us > 0)
     exposed_.push_back(measured_.back().exposed_us / busy_us);
   for (const auto& span : computing)
     trace_.push_back(
         event_of(span, fmt::format("{} {}", span.what, span.piece), "computation", rank, 0));
-  for (const auto& span : communicating) {
+  for (const auto& span : last_spans_) {
     auto event = event_of(span, fmt::format("{} {}", span.what, span.piece), "communication", rank,
                           1 + static_cast<int>(span.lane));
     if (span.bytes > 0) {
@@ -111,6 +115,8 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
         static_cast<double>(last);
   figures.details["losses"] = std::move(losses);
   figures.details["trace"] = trace_;
+  energy_.describe(figures);
+  if (auto calls = calls_.as_json(); !calls.is_null()) figures.details["calls"] = std::move(calls);
 }
 
 std::optional<std::size_t> FigureCollector::first_without_loss() const {

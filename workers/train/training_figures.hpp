@@ -4,28 +4,36 @@
 #include <vector>
 
 #include "core/wire/record.hpp"
+#include "workers/train/call_times.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/schedule/trial.hpp"
+#include "workers/train/step_energy.hpp"
 
 namespace dynamiccl {
 
 /// Collects what the steps of a cell leave beside their times.
 class FigureCollector {
  public:
-  FigureCollector(const ExchangePlan& plan, const ModelProfile& profile)
-      : plan_(plan), profile_(profile) {}
+  /// @param device the worker's GPU, whose energy is counted; nullptr: none
+  FigureCollector(const ExchangePlan& plan, const ModelProfile& profile,
+                  const Device* device = nullptr)
+      : plan_(plan), profile_(profile), energy_(device) {}
   /// @param total_us of the step, by the same clock
   /// @param busy_us in which its communication was busy, where that is known
   void add(const StepTimes& times, double total_us, bool measured,
            std::optional<double> busy_us = std::nullopt);
+  /// What communication did in a step, which is the last one's trace until another comes.
+  /// @param counts as a measured step, of which every call is seen
+  void add_calls(double start_us, std::vector<Span> spans, bool counts);
+  /// Measured steps run within its over().
+  [[nodiscard]] StepEnergy& energy() { return energy_; }
   /// The weights are at the start again: the loss curve begins here.
   void restart() { losses_.clear(); }
   /// The last step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for
   /// each lane of communication. It says what was exposed of communication where no step's busy
   /// time is known, as on a GPU's lanes.
-  void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
-                 int rank);
+  void add_trace(const std::vector<Span>& computing, int rank);
   void fill(TrainingFigures& figures, double wire_bytes) const;
   /// The first step, counted from 1, whose loss is no finite number; nullopt where all are.
   [[nodiscard]] std::optional<std::size_t> first_without_loss() const;
@@ -39,6 +47,9 @@ class FigureCollector {
   std::vector<double> accounted_;  ///< its parts over its time
   std::vector<double> exposed_;    ///< what it exposed over what its communication was busy
   std::vector<double> losses_;
+  StepEnergy energy_;
+  CallTimes calls_;
+  std::vector<Span> last_spans_;
   nlohmann::json trace_ = nlohmann::json::array();
 };
 

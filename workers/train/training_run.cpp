@@ -302,26 +302,19 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   }
 }
 
-/// One step's times in `now`; the last one's are taken with what it leaves to be done.
-/// @returns us from its start to its end
-double timed_step(StepDriver& driving, bool is_last, StepTimes& now) {
-  if (is_last) driving.trace_next();
-  now = driving.step();
-  double total_us = now.total_us > 0 ? now.total_us : now_us() - now.start_us;
-  if (!is_last) return total_us;
-  const double before_us = now_us();
-  const StepTimes end = driving.finish();
-  total_us += now_us() - before_us;
-  now.exposed_us += end.exposed_us;
-  now.update_us += end.update_us;
-  return total_us;
+/// @param collective_us nullopt where nobody saw it
+void add_step(SampleArrays& samples, double start_us, double total_us,
+              std::optional<double> collective_us, double compute_us) {
+  samples.start_us.push_back(start_us);
+  samples.total_us.push_back(total_us);
+  if (collective_us) samples.collective_us.push_back(*collective_us);
+  samples.compute_us.push_back(compute_us);
 }
 
 void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) {
-  const Protocol& protocol = config_.protocol;
   const bool has_peak = restart_peak_memory();
   const auto driving = driver(plan);
-  FigureCollector collector(plan, *profile_);
+  FigureCollector collector(plan, *profile_, comm_.device());
   double worker_steps = 0;  // measured, as are these
   double exchanges = 0;
   const auto phase = [&](int steps, SampleArrays& samples, bool measured) {
@@ -331,21 +324,25 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
       const double total_us = timed_step(*driving, i + 1 == steps, now);
-      samples.start_us.push_back(now.start_us - epoch_us_);
-      samples.total_us.push_back(total_us);
       const auto busy_us = driving->take_busy_us();
-      if (busy_us) samples.collective_us.push_back(*busy_us);
-      samples.compute_us.push_back(now.forward_us + now.backward_us + now.update_us);
+      add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
+               now.forward_us + now.backward_us + now.update_us);
       collector.add(now, total_us, measured, busy_us);
+      // A GPU's lanes tell of a traced step alone.
+      if (const bool seen = !worker_->memory().on_gpu(); seen || i + 1 == steps)
+        collector.add_calls(now.start_us, driving->take_spans(), measured && seen);
       if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
       mean += total_us / steps;
     }
     return mean;
   };
-  const double warm_us = phase(protocol.warmup, record.warmup, false);
+  const double warm_us = phase(config_.protocol.warmup, record.warmup, false);
   const std::uint64_t before = driving->sent_bytes();
   driving->take_coding();
-  EpochTrainer trainer{[&](int count) { return phase(count, record.measured, true); },
+  const auto measure = [&](int n) {
+    return collector.energy().over(n, [&] { return phase(n, record.measured, true); });
+  };
+  EpochTrainer trainer{measure,
                        [&] { return driving->next_steps(); },
                        [&] { driving->switch_over(); },
                        {},
@@ -362,7 +359,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
                                      : train_for(measured_steps(warm_us), trainer);
   payload_bytes_ = driving->sent_bytes() - before;
   if (spec_.epochs == 0) trainer.look(steps);
-  collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
+  collector.add_trace(worker_->stage_spans(), comm_.rank());
   driving->describe(*record.training);
   if (config_.protocol.verify) note_rule(record, driving->broken_rule());
   if (const auto coding = driving->take_coding()) note_coding(record, plan, *coding);
@@ -406,10 +403,8 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
   const auto phase = [&](int steps, SampleArrays& samples) {
     double mean = 0;
     for (const auto& step : server->serve(steps)) {
-      samples.start_us.push_back(step.start_us - epoch_us_);
-      samples.total_us.push_back(step.end_us - step.start_us);
-      samples.collective_us.push_back(step.end_us - step.start_us - step.sum_us);
-      samples.compute_us.push_back(step.sum_us);
+      const double total_us = step.end_us - step.start_us;
+      add_step(samples, step.start_us - epoch_us_, total_us, total_us - step.sum_us, step.sum_us);
       mean += (step.end_us - step.start_us) / steps;
     }
     return mean;
@@ -455,12 +450,9 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
     const auto done = training.run(rounds, epoch_us_);
     StepTimes step = training.typical_step();
     for (const auto& round : done) {
-      samples.start_us.push_back(round.start_us);
-      samples.total_us.push_back(round.total_us);
-      samples.collective_us.push_back(is_server() ? round.total_us - round.update_us
-                                                  : step.exposed_us);
-      samples.compute_us.push_back(
-          is_server() ? round.update_us : step.forward_us + step.backward_us + step.update_us);
+      const double collective_us = is_server() ? round.total_us - round.update_us : step.exposed_us;
+      add_step(samples, round.start_us, round.total_us, collective_us,
+               is_server() ? round.update_us : step.forward_us + step.backward_us + step.update_us);
       step.loss = round.loss;
       collector.add(step, step.total_us, measured);
       mean += round.total_us / rounds;

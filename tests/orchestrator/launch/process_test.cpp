@@ -126,6 +126,18 @@ TEST_CASE("output, exit codes and added variables of a command come back") {
   CHECK(outcome.first_failure()->exit_code == 3);
 }
 
+TEST_CASE("variables whose names begin alike reach a command, each with its value") {
+  // Long enough for memory of its own, and shorter than the name that begins with it: a sanitizer
+  // sees who reads beyond it.
+  REQUIRE(setenv("DYNAMICCL_TEST_SHORT", "1", 1) == 0);
+  Command command = shell("echo $DYNAMICCL_TEST_SHORT $DYNAMICCL_TEST_SHORT_AND_LONG");
+  command.environment["DYNAMICCL_TEST_SHORT_AND_LONG"] = "2";
+  CHECK(run_processes({command}, options_for(10)).results[0].stdout_tail == "1 2\n");
+  command.environment["DYNAMICCL_TEST_SHORT"] = "3";
+  CHECK(run_processes({command}, options_for(10)).results[0].stdout_tail == "3 2\n");
+  unsetenv("DYNAMICCL_TEST_SHORT");
+}
+
 TEST_CASE("a command that ends by a signal says which") {
   const auto outcome = run_processes({shell("kill -SEGV $$")}, options_for(10));
   CHECK(outcome.results[0].signal == SIGSEGV);

@@ -57,6 +57,24 @@ TEST_CASE("published speed-ups are by link, model, method and workers, in our wo
   CHECK(all.speedups.size() == 7 * 3 * (4 + 1 + 1) + 5);
 }
 
+TEST_CASE("which of two methods is faster is published pair by pair", "[A-58]") {
+  const auto all = studies();
+  REQUIRE(all.claims.size() == 5);
+  const auto& large = all.claims[1];
+  CHECK(large.text == "WFBP-PS over WFBP-A2A, strongest at 32");
+  CHECK(large.faster == "wfbp-ps");
+  CHECK(large.slower == "wfbp-a2a");
+  CHECK(large.models == PublishedClaim::Models::all);
+  // Over all others, of its models alone.
+  CHECK(all.claims[2].faster == "mg-wfbp");
+  CHECK(all.claims[2].slower.empty());
+  CHECK(all.claims[2].models == PublishedClaim::Models::low_intensity);
+  CHECK(all.claims[3].faster == "bytescheduler-ps");
+  CHECK(all.claims[3].models == PublishedClaim::Models::high_intensity);
+  CHECK(all.claims[4].faster.empty());
+  CHECK(all.claims[4].slower == "bytescheduler-a2a");
+}
+
 TEST_CASE("published trade-offs keep a label per property and technique") {
   const auto all = studies();
   const auto label = [](const std::vector<PublishedLabel>& labels, const char* property,

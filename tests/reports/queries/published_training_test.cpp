@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -130,6 +131,50 @@ TEST_CASE("speed-ups stand beside the survey's of the same model, method and wor
              ContainsSubstring("not measured") && ContainsSubstring("one range for all methods"));
   CHECK_THAT(rows.text(row.at("resnet50 wfbp-ps 32"), "note"),
              ContainsSubstring("equals the slower link's row"));
+}
+
+TEST_CASE("the survey's order of methods is held against steps of equal workers", "[A-58]") {
+  auto unsure = trained("wfbp-ps", "gloo", 5, 100);
+  unsure.spread = 0.5;
+  auto bert = [](const char* method, int ranks, double step_us) {
+    auto one = trained(method, "gloo", ranks, step_us);
+    one.model = "bert-base";
+    return one;
+  };
+  const TrainedRun run(
+      {// Four workers each, with and without a server.
+       trained("bsp-a2a", "gloo", 4, 100), trained("bsp-ps", "gloo", 5, 200),
+       trained("wfbp-a2a", "gloo", 4, 90), unsure, trained("bytescheduler-a2a", "gloo", 4, 50),
+       trained("bsp-ps", "gloo", 4, 10), trained("dear", "gloo", 4, 1), bert("mg-wfbp", 4, 80),
+       bert("bsp-a2a", 4, 100), bert("mg-wfbp", 8, 80), bert("wfbp-a2a", 8, 100)});
+  const Table table = run.query("method_order");
+  const TableView rows(table);
+  std::map<std::string, std::size_t> row;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    row[rows.text(i, "model") + " " + rows.text(i, "workers") + " " + rows.text(i, "faster") + " " +
+        rows.text(i, "slower")] = i;
+  const auto plain = row.at("resnet18 4 bsp-a2a bsp-ps");
+  CHECK(rows.text(plain, "claim") == "BSP-A2A over BSP-PS");
+  CHECK_THAT(*rows.real(plain, "ratio"), WithinRel(2.0, 1e-9));
+  REQUIRE(rows.real(plain, "ratio_low"));
+  CHECK(rows.text(plain, "order") == "AGREES");
+  CHECK(rows.text(row.at("resnet18 4 wfbp-ps wfbp-a2a"), "order") == "UNCLEAR");
+  // Said to be weak, and the fastest of all here.
+  const auto weak = row.at("resnet18 4 bsp-a2a bytescheduler-a2a");
+  CHECK(rows.text(weak, "claim") == "ByteScheduler-A2A weak");
+  CHECK(rows.text(weak, "order") == "DIFFERS");
+  // Three workers behind a server are another task; dear is none of the survey's.
+  CHECK_FALSE(row.contains("resnet18 3 bsp-a2a bsp-ps"));
+  CHECK(std::none_of(row.begin(), row.end(),
+                     [](const auto& one) { return one.first.find("dear") != std::string::npos; }));
+  // Intensity is published of the survey's own models.
+  CHECK_FALSE(row.contains("resnet18 4 mg-wfbp bsp-a2a"));
+  const auto merged = row.at("bert-base 4 mg-wfbp bsp-a2a");
+  CHECK(rows.text(merged, "claim") == "MG-WFBP at low intensity");
+  CHECK(rows.text(merged, "order") == "AGREES");
+  CHECK(rows.text(merged, "note").empty());
+  CHECK_THAT(rows.text(row.at("bert-base 8 mg-wfbp wfbp-a2a"), "note"),
+             ContainsSubstring("published exception: BERT-Base at 8 workers"));
 }
 
 TEST_CASE("training steps are ranked by library beside the study's whole trainings",

@@ -119,6 +119,83 @@ TEST_CASE("sizes and times of the messages that a method makes", "[D-53]") {
   CHECK_THAT(*rows.real(0, "backward_left"), WithinRel((400 * 0.5 + 100 / 6.0) / 600, 1e-9));
 }
 
+TEST_CASE(
+    "single calls of all measured steps: their times, early and late, and how evenly they come",
+    "[A-17][D-39]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["pieces"] = {{0, 25, 0}, {25, 100, 0}};
+  json each = json::array();
+  json steps = json::array();
+  // The large message becomes faster half way, as when a tuner has found a setting.
+  for (int step = 0; step < 20; ++step) {
+    each.push_back({step, 0, 0, 10.0, 5.0 + step});
+    each.push_back({step, 0, 1, 60.0, step < 10 ? 80.0 : 40.0});
+    if (step == 0) continue;
+    steps.push_back({2, 85.0 + step, 50.0, 100.0 + step, json()});
+  }
+  steps.push_back({2, 85.0, json(), json(), json()});
+  figures.details["calls"] = {{"burstiness", 0.25},
+                              {"kinds", {"reduce"}},
+                              {"each", each},
+                              {"left_out", 3},
+                              {"steps", steps}};
+  store_training(store, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "calls", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.text(0, "kind") == "reduce");
+  CHECK(rows.integer(0, "message_bytes") == 100);
+  CHECK(rows.integer(0, "steps") == 20);
+  CHECK(rows.integer(0, "calls") == 20);
+  CHECK(rows.integer(0, "left_out") == 3);
+  CHECK(rows.real(0, "call_us") == 14.5);
+  CHECK(rows.real(0, "p99_us") == 24.0);
+  CHECK(rows.real(0, "first_us") == 5.5);
+  CHECK(rows.real(0, "last_us") == 23.5);
+  CHECK(rows.integer(1, "message_bytes") == 400);
+  CHECK(rows.real(1, "call_us") == 60.0);
+  CHECK(rows.real(1, "first_us") == 80.0);
+  CHECK(rows.real(1, "last_us") == 40.0);
+  CHECK(rows.real(1, "gap_us") == 50.0);
+  CHECK(rows.real(1, "largest_gap_us") == 110.0);
+  CHECK(rows.real(1, "burstiness") == 0.25);
+  // Runs of before have no such figures.
+  Store older(folder.file("older.sqlite"));
+  figures.details.erase("calls");
+  store_training(older, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
+  CHECK(named_query(Reader(folder.file("older.sqlite")), "calls", {}).rows.empty());
+}
+
+TEST_CASE("energy of steps is that of all workers' GPUs together", "[H-13]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["energy"] = {{"joules", 90.0}, {"seconds", 0.3}, {"steps", 30}};
+  store_training(store, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
+  const Reader reader(folder.file("a.sqlite"));
+  const Table counted = reader.query("SELECT count(*) AS n FROM training");
+  const auto all = static_cast<double>(TableView(counted).integer(0, "n"));
+  const Table table = named_query(reader, "energy", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(static_cast<double>(rows.integer(0, "gpus")) == all);
+  CHECK_THAT(*rows.real(0, "joules_per_step"), WithinRel(3 * all, 1e-9));
+  CHECK_THAT(*rows.real(0, "watts"), WithinRel(300 * all, 1e-9));
+  CHECK_THAT(*rows.real(0, "joules_per_sample"),
+             WithinRel(3.0 / static_cast<double>(rows.integer(0, "batch")), 1e-9));
+  CHECK(rows.real(0, "seconds") == 0.3);
+  Store other(folder.file("b.sqlite"));
+  figures.details["energy"] = {{"unknown", "no driver"}};
+  store_training(other, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
+  const Table unknown = named_query(Reader(folder.file("b.sqlite")), "energy", {});
+  CHECK(TableView(unknown).integer(0, "gpus") == 0);
+  CHECK(TableView(unknown).text(0, "note") == "no driver");
+}
+
 TEST_CASE("an engine's buckets are its messages, though it tells no times", "[D-53]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));

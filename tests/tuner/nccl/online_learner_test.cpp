@@ -196,7 +196,10 @@ struct ChangingJob {
   std::vector<DecisionRecord> decisions{};
   std::vector<std::size_t> also{};  ///< further sizes that are called, unheard by the trigger
   /// Of the table in force.
-  std::function<StepReading()> reading = [] { return StepReading{50, Micros(200'000), 0.01}; };
+  std::function<std::optional<StepReading>()> reading = [] {
+    return StepReading{50, Micros(200'000), 0.01};
+  };
+  std::optional<Micros> latest{};  ///< the last step, under whichever table
   std::unique_ptr<OnlineLearner> learner;
 
   explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1, int most_rounds = 0,
@@ -212,6 +215,7 @@ struct ChangingJob {
     options.now_ns = [this] { return ns; };
     options.steps = [this](std::uint32_t) { return reading(); };
     options.recent_step = [this](std::uint32_t) { return Micros(200'000 * job.pace); };
+    options.latest_step = [this] { return latest; };
     options.on_decision = [this](const DecisionRecord& one) { decisions.push_back(one); };
     learner = std::make_unique<OnlineLearner>(job.region(), options);
   }
@@ -345,6 +349,47 @@ TEST_CASE("settings that a job was started with do not stay where its own are fa
     CHECK(verdicts(job).front().time_us == 300'000);
     CHECK(verdicts(job).front().reference_us == 400'000);
   }
+  job.check_in_force();
+}
+
+TEST_CASE("steps of seconds, and steps that nobody saw before the search, decide on a table, too",
+          "[E-141][E-143]") {
+  // By calls 8 channels are best, by the step the library's own.
+  CallTable planted{};
+  std::size_t shortest_us = 0;  // of steps that are heard before the search
+  SECTION("a table of before, its steps unknown") { planted.cells[kAllReduce][26].channels = 4; }
+  SECTION("a table of before, in steps of 20 seconds") {
+    planted.cells[kAllReduce][26].channels = 4;
+    shortest_us = 20'000'000;
+  }
+  SECTION("none, the first steps unknown") {}
+  ChangingJob job(some_channels(), 0, 0, planted);
+  // A step of it has been heard by then, under whichever table.
+  if (shortest_us > 0) job.latest = Micros(static_cast<double>(shortest_us));
+  std::optional<std::uint32_t> epoch;
+  std::int64_t since_ns = job.ns;
+  bool searched = false;
+  job.reading = [&]() -> std::optional<StepReading> {
+    if (job.learner->epoch() != epoch) {
+      searched = epoch.has_value();
+      epoch = job.learner->epoch();
+      since_ns = job.ns;
+    }
+    // A rhythm is found late: under the first table nobody has heard a step when the search begins.
+    if (shortest_us == 0 && !searched) return std::nullopt;
+    const double step_us =
+        (job.channels() == 0 ? 2 : 3) * std::max(1e6, static_cast<double>(shortest_us) / 2);
+    const double steps = static_cast<double>(job.ns - since_ns) / 1e3 / step_us;
+    if (steps < 1) return std::nullopt;
+    job.latest = Micros(step_us);
+    return StepReading{static_cast<std::size_t>(steps), Micros(step_us), 0.01};
+  };
+  job.job.pace = 100;  // a call takes a tenth of a second
+  job.settle(40'000);
+  CHECK(job.channels() == 0);
+  CHECK(job.learner->rolled_back() >= 1);
+  REQUIRE_FALSE(verdicts(job).empty());
+  CHECK(verdicts(job).back().guard == "slower-than-default");
   job.check_in_force();
 }
 
