@@ -346,8 +346,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
                        [&] { return driving->next_steps(); },
                        [&] { driving->switch_over(); },
                        {},
-                       {}};
-  trainer.accuracy = [&] { return accuracy_of(*driving); };
+                       [&] { return accuracy_of(*driving); }};
   if (spec_.epochs > 0) {
     worker_->reset();
     driving->restarted();
