@@ -121,7 +121,9 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
         arguments.what, join(arguments.where, " and "))));
   const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
   if (for_people && query != nullptr && !query->method.empty())
-    fmt::print("\n{}\n", broken_text(query->method, stdout_columns()));
+    // A document is the same, however wide the terminal is that it was made on.
+    fmt::print("\n{}\n",
+               broken_text(query->method, format == OutputFormat::text ? stdout_columns() : 0));
 }
 
 }  // namespace
