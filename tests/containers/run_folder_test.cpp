@@ -92,7 +92,7 @@ TEST_CASE("an ordinary user's run folder is the session's own, else one that nob
   if (geteuid() != 0) SKIP("needs root to make a user");
   const TempUser user;
   const std::string uid = user.run([] { return std::to_string(geteuid()); });
-  const std::string shared = "/tmp/dynamiccl-" + uid;
+  const std::string shared = user.shared_folder();
   const auto root = [&](const std::string& session) {
     return user.run([&] {
       setenv("XDG_RUNTIME_DIR", session.c_str(), 1);
@@ -114,5 +114,4 @@ TEST_CASE("an ordinary user's run folder is the session's own, else one that nob
   CHECK(root("") == user.home() + "/.cache/dynamiccl/run");
   REQUIRE(chown(shared.c_str(), id, id) == 0);
   CHECK(root("") == shared);
-  fs::remove(shared);
 }

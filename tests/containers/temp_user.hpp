@@ -7,26 +7,43 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <random>
 #include <string>
+#include <system_error>
 
 #include "containers/command.hpp"
 
 namespace dynamiccl {
 
-/// A user account that exists for one test.
+/// A user account that exists for one test, under a number that no test beside it has: what a user
+/// of the same number left in /tmp would be this one's.
 class TempUser {
  public:
-  TempUser() : name_("dyntest" + std::to_string(getpid())) {
-    checked_output("cannot make a user", {"useradd", "--create-home", name_});
+  TempUser() {
+    std::random_device random;
+    uid_t number = 0;
+    do number = 20'000 + random() % 30'000;
+    while (getpwuid(number) != nullptr || std::filesystem::exists(shared_folder(number)));
+    name_ = "dyntest" + std::to_string(number);
+    checked_output("cannot make a user",
+                   {"useradd", "--create-home", "--uid", std::to_string(number), name_});
     entry_ = *getpwnam(name_.c_str());
     home_ = entry_.pw_dir;
   }
-  ~TempUser() { run_command({"userdel", "--remove", name_}); }
+  ~TempUser() {
+    run_command({"userdel", "--remove", name_});
+    std::error_code ignored;
+    std::filesystem::remove_all(shared_folder(entry_.pw_uid), ignored);
+  }
   TempUser(const TempUser&) = delete;
   TempUser& operator=(const TempUser&) = delete;
 
   [[nodiscard]] const std::string& home() const { return home_; }
+
+  /// The run folder in /tmp of a user who has no session. Goes with the user.
+  [[nodiscard]] std::string shared_folder() const { return shared_folder(entry_.pw_uid); }
 
   /// Runs `body` as this user in a child process. @returns what it returned, or its error
   std::string run(const std::function<std::string()>& body) const {
@@ -62,6 +79,10 @@ class TempUser {
   }
 
  private:
+  static std::string shared_folder(uid_t number) {
+    return "/tmp/dynamiccl-" + std::to_string(number);
+  }
+
   std::string name_;
   std::string home_;
   passwd entry_{};

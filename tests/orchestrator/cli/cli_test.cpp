@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <thread>
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
@@ -43,12 +44,21 @@ std::string on_terminal(unsigned short columns, const std::string& arguments) {
   winsize size{};
   size.ws_col = columns;
   REQUIRE(ioctl(terminal, TIOCSWINSZ, &size) == 0);
-  const auto finished = run_command(
-      {"sh", "-c", "'" + testing::kProgram + "' " + arguments + " > " + ptsname(terminal)});
+  // A terminal holds a few KiB: a program whose terminal nobody reads stands still. Reading ends in
+  // an error when the program has gone.
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(held >= 0);
   std::string text;
-  std::array<char, 4096> piece{};
-  for (ssize_t got = 0; (got = read(terminal, piece.data(), piece.size())) > 0;)
-    text.append(piece.data(), static_cast<std::size_t>(got));
+  std::thread reader([&] {
+    std::array<char, 4096> piece{};
+    for (ssize_t got = 0; (got = read(terminal, piece.data(), piece.size())) > 0;)
+      text.append(piece.data(), static_cast<std::size_t>(got));
+  });
+  const auto finished =
+      run_command({"sh", "-c", "'" + testing::kProgram + "' " + arguments + " > " + name});
+  close(held);
+  reader.join();
   close(terminal);
   REQUIRE(finished.exit_code == 0);
   std::erase(text, '\r');
