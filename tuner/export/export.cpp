@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tuner/export/folder_network.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -92,8 +93,45 @@ std::vector<TableEntry> confirmed_rows(std::vector<TableEntry> rows,
 }
 
 std::string head(const ConfigurationTable& table, const TableRegime& regime) {
-  return fmt::format("# DynamICCL settings for {} ({}), table epoch {}\n", regime.name, regime.id,
-                     table.epoch);
+  std::string line = printable(fmt::format("# DynamICCL settings for {} ({}), table epoch {}",
+                                           regime.name, regime.id, table.epoch));
+  // A name with a line break must not begin a line of its own.
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line + "\n";
+}
+
+[[noreturn]] void refuse_line(const std::string& name, const std::string& value,
+                              const std::string& why) {
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{} = \"{}\" cannot stand in the exported file: {}; leave the setting out "
+                  "of the table, or name another folder where it is a path",
+                  printable(name), printable(value), why));
+}
+
+/// A table may come from somebody else: what it says must be one variable and its value, and
+/// nothing more, to whoever reads the file.
+void require_variable(const std::string& name, const std::string& value) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  if (name.empty() || name.find_first_not_of(kLetters) != std::string::npos ||
+      (name.front() >= '0' && name.front() <= '9'))
+    refuse_line(name, value, "a variable's name has letters, digits and _ alone");
+  if (std::any_of(value.begin(), value.end(),
+                  [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
+    refuse_line(name, value, "its value has a control character");
+}
+
+/// For files that a shell and `docker run --env-file` both read. Docker knows no quotes, so that
+/// only what a shell takes as it stands can be in them.
+std::string plain_line(const std::string& name, const std::string& value) {
+  require_variable(name, value);
+  std::string ascii = value;
+  std::erase_if(ascii, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  if (!ascii.empty() && shell_quote(ascii) != ascii)
+    refuse_line(name, value,
+                "a shell would take more than text from it, and Docker any quotes as part of it");
+  return fmt::format("{}={}\n", name, value);
 }
 
 std::string path_in(const ExportOptions& options, const std::string& name) {
@@ -171,8 +209,10 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
   const bool by_folder = !rows.empty() && goes_through_folder(settings, regime);
   if (by_folder) add_folder_network(settings, options, result);
   std::string environment;
-  for (const auto& [name, value] : settings.environment)
+  for (const auto& [name, value] : settings.environment) {
+    require_variable(name, value);
     environment += fmt::format("{}={}\n", name, environment_only ? shell_quote(value) : value);
+  }
   if (environment_only) {
     result.files.push_back({"nccl.env", heading + environment});
     result.use.push_back(
@@ -204,7 +244,7 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
 
 std::string lines_of(const std::map<std::string, std::string>& variables) {
   std::string text;
-  for (const auto& [name, value] : variables) text += fmt::format("{}={}\n", name, value);
+  for (const auto& [name, value] : variables) text += plain_line(name, value);
   return text;
 }
 
@@ -220,7 +260,7 @@ Export openmpi(const std::vector<TableEntry>& all, const std::vector<TableEntry>
   const auto rows = confirmed_rows(all, checks, Backend::openmpi, result.notes);
   std::string parameters;
   for (const auto& [name, value] : openmpi_parameters(rows, result.notes))
-    parameters += fmt::format("OMPI_MCA_{}={}\n", name, value);
+    parameters += plain_line("OMPI_MCA_" + name, value);
   const auto environment = launch_environment(rows, Backend::openmpi, result.notes);
   parameters += lines_of(environment);
   const std::string rules = openmpi_rules(rows, result.notes);
@@ -240,8 +280,8 @@ Export openmpi(const std::vector<TableEntry>& all, const std::vector<TableEntry>
   }
   if (!rules.empty()) {
     parameters +=
-        "OMPI_MCA_coll_tuned_use_dynamic_rules=1\nOMPI_MCA_coll_tuned_dynamic_rules_filename=" +
-        path_in(options, "openmpi.rules") + "\n";
+        plain_line("OMPI_MCA_coll_tuned_use_dynamic_rules", "1") +
+        plain_line("OMPI_MCA_coll_tuned_dynamic_rules_filename", path_in(options, "openmpi.rules"));
     result.files.push_back({"openmpi.rules", rules});
   }
   // Variables, not a parameter file: naming one puts the system's own out of force, and with it

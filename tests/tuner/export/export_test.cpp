@@ -1,10 +1,13 @@
 #include "tuner/export/export.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "tuner/table/joint_choice.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -326,6 +329,51 @@ void observe(std::vector<ScopedObservation>& all, std::uint64_t size, double us,
 }
 
 }  // namespace
+
+TEST_CASE("a table's settings bring no command and no line of their own into a job", "[safety]") {
+  const auto exported = [](Backend backend, ExportFormat format, const std::string& name,
+                           const std::string& value, const std::string& folder = "/tuned") {
+    const auto table = table_of(
+        {entry(backend, Collective::allreduce, 1 << 20, {"library", {}, {{name, value}}}, 0.5)});
+    const Export made = export_table(table, format, {.folder = folder, .plugin = "/lib/p.so"});
+    return made.files.front().text;
+  };
+  const std::vector<std::pair<Backend, ExportFormat>> files{
+      {Backend::openmpi, ExportFormat::openmpi},
+      {Backend::mpich, ExportFormat::mpich},
+      {Backend::gloo, ExportFormat::gloo}};
+  for (const auto& [backend, format] : files) {
+    for (const char* value : {"1; touch x", "$(touch x)", "`touch x`", "a b", "1\nLD_PRELOAD=x.so",
+                              "~root", "a#b", "\\", "\"1\"", "&"}) {
+      INFO(value);
+      CHECK_THROWS_WITH(exported(backend, format, "env.SOME", value),
+                        ContainsSubstring("SOME") && ContainsSubstring("cannot stand"));
+    }
+    for (const char* name : {"env.A;touch x;B", "env.A B", "env.A\nB", "env.1A", "env.A=B"}) {
+      INFO(name);
+      CHECK_THROWS_WITH(exported(backend, format, name, "1"), ContainsSubstring("cannot stand"));
+    }
+    for (const char* value :
+         {"", "self,tcp", "glibc.x=1:glibc.y=2", "/m\xc3\xbcll/x.so", "^ib", "50%"}) {
+      INFO(value);
+      CHECK_THAT(exported(backend, format, "env.SOME", value),
+                 ContainsSubstring("\nSOME=" + std::string(value) + "\n"));
+    }
+  }
+  CHECK_THROWS_WITH(exported(Backend::openmpi, ExportFormat::openmpi, "mca.btl x", "tcp"),
+                    ContainsSubstring("OMPI_MCA_btl x"));
+  // NCCL reads lines, a shell may read the other file, whose values are quoted.
+  for (const auto format : {ExportFormat::nccl, ExportFormat::environment})
+    CHECK_THROWS_WITH(exported(Backend::nccl, format, "env.NCCL_ALGO", "Ring\nNCCL_NET_PLUGIN=x"),
+                      ContainsSubstring("control character"));
+  CHECK_THAT(exported(Backend::nccl, ExportFormat::environment, "env.NCCL_ALGO", "$(touch x)"),
+             ContainsSubstring("NCCL_ALGO='$(touch x)'\n"));
+  ConfigurationTable named = table_of({entry(Backend::gloo, Collective::allreduce, 1 << 20,
+                                             {"library", {}, {{"env.SOME", "1"}}}, 0.5)});
+  named.put_regime({"r1", "pair\ntouch x", {}});
+  CHECK_THAT(export_table(named, ExportFormat::gloo, {.folder = "/tuned"}).files.front().text,
+             ContainsSubstring("pair touch x (r1)"));
+}
 
 TEST_CASE("launch and call settings are chosen together", "[E-125][E-135]") {
   std::vector<ScopedObservation> all;
