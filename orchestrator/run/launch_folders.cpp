@@ -1,8 +1,11 @@
 #include "orchestrator/run/launch_folders.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string_view>
 
 namespace dynamiccl {
 namespace {
@@ -20,6 +23,16 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return found;
 }
 
+/// Folders of ours are named by random ids. A database of somebody else must not make any other
+/// look like one of them, which would be removed.
+bool is_id(const fs::path& folder) {
+  constexpr std::string_view kForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+  const std::string name = folder.filename().string();
+  return std::equal(name.begin(), name.end(), kForm.begin(), kForm.end(), [](char c, char form) {
+    return form == '-' ? c == '-' : std::isxdigit(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
 }  // namespace
 
 void keep_launch_folder(const std::string& folder) {
@@ -31,6 +44,7 @@ std::vector<std::string> remove_rowless_folders(const Reader& reader,
                                                 const std::string& runs_folder) {
   std::vector<std::string> removed;
   for (const auto& run : folders_in(runs_folder)) {
+    if (!is_id(run)) continue;
     const Table known = reader.query("SELECT 1 FROM run WHERE uuid = ?1 AND status <> 'running'",
                                      {run.filename().string()});
     if (known.rows.empty()) continue;
@@ -42,7 +56,8 @@ std::vector<std::string> remove_rowless_folders(const Reader& reader,
     for (const auto& row : rows.rows) launches.insert(std::get<std::string>(row[0]));
     std::error_code ignored;
     for (const auto& launch : folders_in(run)) {
-      if (launches.contains(launch.filename().string()) || fs::exists(launch / kNotStored, ignored))
+      if (!is_id(launch) || launches.contains(launch.filename().string()) ||
+          fs::exists(launch / kNotStored, ignored))
         continue;
       if (fs::remove_all(launch, ignored) > 0) removed.push_back(launch.string());
     }
