@@ -149,6 +149,14 @@ json without_launch_variables(const json& variables) {
   return kept;
 }
 
+/// Without what no run records: a database may come from somebody else.
+json recorded_alone(const json& variables) {
+  json kept = json::object();
+  for (const auto& [name, value] : variables.items())
+    if (is_recorded_variable(name)) kept[name] = value;
+  return kept;
+}
+
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   if (from.empty()) return text;
   for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
@@ -295,7 +303,7 @@ StoredLaunch load_launch(const Reader& reader, const std::string& name) {
   launch.regime = row.text(0, "regime");
   launch.machine = declared_then(stored_json(row.text(0, "regime_json")));
   launch.host = stored_json(row.text(0, "host_json"));
-  launch.variables = stored_json(row.text(0, "environment_json"));
+  launch.variables = recorded_alone(stored_json(row.text(0, "environment_json")));
   launch.container = stored_json(row.text(0, "container_json"));
   launch.libraries = stored_json(row.text(0, "libraries"));
   return launch;
@@ -335,7 +343,7 @@ std::vector<SurroundingDifference> differences_now(
 void restore_variables(const StoredLaunch& launch,
                        const std::vector<SurroundingDifference>& differences) {
   for (const auto& [part, leaf] : differences) {
-    if (!part.starts_with("variable") || leaf.what.empty()) continue;
+    if (!part.starts_with("variable") || !is_recorded_variable(leaf.what)) continue;
     const auto then = launch.variables.find(leaf.what);
     if (then == launch.variables.end()) {
       unsetenv(leaf.what.c_str());

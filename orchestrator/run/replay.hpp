@@ -59,7 +59,8 @@ std::vector<LeafDifference> command_differences(const std::vector<std::string>& 
                                                 const std::vector<std::string>& now);
 
 /// Gives this process the recorded variables of then, for all that it starts: sets those that
-/// differ, unsets those that were not there. Redacted ones stay as they are.
+/// differ, unsets those that were not there. Redacted ones stay as they are, as do those that no
+/// run records, whatever a database says of them.
 void restore_variables(const StoredLaunch& launch,
                        const std::vector<SurroundingDifference>& differences);
 

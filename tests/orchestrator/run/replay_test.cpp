@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
 
 #include "db/foreign_run.hpp"
 #include "tests/db/synthetic.hpp"
@@ -83,4 +84,23 @@ TEST_CASE("a launch whose environment did not start is told, with the database i
   store.merge(other);
   CHECK_THROWS_WITH(load_launch(Reader(mine), start.uuid),
                     ContainsSubstring("(imported from " + other + "): nothing was recorded"));
+}
+
+TEST_CASE("a database sets no variable that no run records", "[safety]") {
+  const char* path = std::getenv("PATH");
+  const std::string before = path == nullptr ? "" : path;
+  StoredLaunch launch;
+  launch.variables = {{"PATH", "/nowhere"}, {"IFS", "x"}, {"UCX_REPLAY_TEST", "1"}};
+  std::vector<SurroundingDifference> differences;
+  for (const char* name : {"PATH", "IFS", "UCX_REPLAY_TEST"})
+    differences.push_back({"variable (set back)", {name, "then", "-"}});
+  restore_variables(launch, differences);
+  const char* after = std::getenv("PATH");
+  const std::string path_after = after == nullptr ? "" : after;
+  setenv("PATH", before.c_str(), 1);
+  CHECK(path_after == before);
+  CHECK(std::getenv("IFS") == nullptr);
+  REQUIRE(std::getenv("UCX_REPLAY_TEST") != nullptr);
+  CHECK(std::string(std::getenv("UCX_REPLAY_TEST")) == "1");
+  unsetenv("UCX_REPLAY_TEST");
 }
