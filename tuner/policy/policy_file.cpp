@@ -14,6 +14,7 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/whole_file.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/fast_random.hpp"
 #include "tuner/state/features.hpp"
@@ -184,6 +185,7 @@ void write_policy(const Policy& policy, const std::string& path) {
 }
 
 Policy read_policy(const std::string& path) {
+  require_whole_file(path);
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();

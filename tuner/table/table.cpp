@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/whole_file.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -181,6 +182,7 @@ void write_table(const ConfigurationTable& table, const std::string& path) {
 }
 
 ConfigurationTable read_table(const std::string& path) {
+  require_whole_file(path);
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw Error(ErrorKind::input,

@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/whole_file.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "tuner/table/table.hpp"
 
@@ -32,6 +33,7 @@ void write_whole(const std::string& path, const std::string& text) {
 }
 
 std::string read_whole(const std::string& path) {
+  require_whole_file(path);
   std::ifstream file(path);
   if (!file)
     throw Error(ErrorKind::input,
