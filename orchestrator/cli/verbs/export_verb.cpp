@@ -2,6 +2,8 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -117,6 +119,18 @@ void put(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
   say(made, folder, shared, answer);
 }
 
+/// A table may come from somebody else: its regimes name folders here and nowhere else.
+void require_folder_name(const TableRegime& regime) {
+  const bool plain = std::all_of(regime.id.begin(), regime.id.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  });
+  if (!plain || regime.id.empty() || regime.id.front() == '.')
+    throw Error(ErrorKind::data,
+                fmt::format("regime \"{}\" of the table is no id, which its folder would be named "
+                            "after; make the table anew with `dynamiccl tune`",
+                            regime.id));
+}
+
 /// A table of several regimes: a folder for each. A regime that has nothing for a format says so.
 void export_regimes(const ConfigurationTable& table, const std::vector<ExportFormat>& formats,
                     const std::vector<const TableRegime*>& regimes, ExportOptions options,
@@ -124,6 +138,7 @@ void export_regimes(const ConfigurationTable& table, const std::vector<ExportFor
   const fs::path base = options.folder;
   std::size_t files = 0;
   std::string last;
+  for (const TableRegime* regime : regimes) require_folder_name(*regime);
   for (const TableRegime* regime : regimes) {
     const fs::path folder = base / regime->id;
     options.regime = regime->id;
