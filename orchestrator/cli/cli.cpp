@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/commands_page.hpp"
@@ -133,6 +134,26 @@ std::string remedy_of(std::string_view what) {
       limit.rlim_cur);
 }
 
+/// The JSON library's name for an error says nothing to who reads it.
+std::string without_library_names(std::string text) {
+  constexpr std::string_view kMark = "[json.exception.";
+  constexpr std::string_view kEnd = "] ";
+  for (auto at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at)) {
+    const auto end = text.find(kEnd, at);
+    if (end == std::string::npos) break;
+    text.erase(at, end + kEnd.size() - at);
+  }
+  return text;
+}
+
+/// Files are read with sentences of their own: what comes so far stood in a database.
+std::string of_another_form(const std::string& what) {
+  return fmt::format(
+      "dynamiccl: a stored value has another form than DynamICCL writes: {}; the database was "
+      "damaged or another program changed it: use a copy of it, or leave this run out\n",
+      printable(without_library_names(what)));
+}
+
 /// The exit code where stdout took no more.
 int output_failed(int error, const std::vector<std::string>& argv) {
   // `| head` has read enough of an answer; that something was measured to its end is no such
@@ -186,9 +207,12 @@ int run_command_line(const std::vector<std::string>& argv) {
     code = parse_and_run(app, words, shared);
   } catch (const Error& error) {
     tell(fmt::format(
-        "dynamiccl: {}{}\n", printable(error.what()),
+        "dynamiccl: {}{}\n", printable(without_library_names(error.what())),
         error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : ""));
     code = exit_code_of(error);
+  } catch (const nlohmann::json::exception& error) {
+    tell(of_another_form(error.what()));
+    code = exit_code::kUsage;
   } catch (const std::filesystem::filesystem_error& error) {
     tell(fmt::format("dynamiccl: {}\n", printable(error.what())));
   } catch (const std::system_error& error) {

@@ -17,7 +17,13 @@ std::optional<std::size_t> column_index(const Table& table, std::string_view nam
 const Value& TableView::at(std::size_t row, std::string_view column) const {
   const auto index = column_index(table_, column);
   DYN_ASSERT(index.has_value(), "a report reads only columns that its query gives");
-  return table_.rows.at(row).at(*index);
+  // Rows that belong together are asked for as if all were there.
+  if (row >= table_.rows.size())
+    throw Error(ErrorKind::data,
+                fmt::format("the database lacks a row that belongs to what was asked for (its {}): "
+                            "it was damaged or another program changed it; use a copy of it",
+                            column));
+  return table_.rows[row].at(*index);
 }
 
 std::string TableView::text(std::size_t row, std::string_view column) const {

@@ -2,6 +2,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -11,6 +12,7 @@
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/orchestrator/cli/program.hpp"
+#include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -234,4 +236,88 @@ TEST_CASE("a schema version that nobody writes is named as such", "[safety]") {
       run({"import", folder.file("t.txt", kSmallOsuTable), "--ranks", "2", "--db", db});
   CHECK(imported.exit_code == 2);
   CHECK_THAT(imported.err, !ContainsSubstring("bug"));
+}
+
+TEST_CASE("what another program changed in a database is told in words", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  execute(db, "UPDATE plan_group SET knobs_json = '1970'");
+  const auto form = run({"export", "--measured", "last", "--format", "openmpi", "--out",
+                         folder.path("tuned"), "--db", db});
+  CHECK(form.exit_code == 2);
+  CHECK_THAT(form.err, ContainsSubstring("another form than DynamICCL writes") &&
+                           !ContainsSubstring("json.exception"));
+  execute(db, "PRAGMA foreign_keys = 0; DELETE FROM experiment");
+  for (const char* verb : {"show", "report"}) {
+    INFO(verb);
+    const auto lost = run({verb, "last", "--db", db});
+    CHECK(lost.exit_code == 2);
+    CHECK_THAT(lost.err, ContainsSubstring("lacks a row that belongs to what was asked for"));
+  }
+}
+
+TEST_CASE("a pipe or a device in a file's place holds up no command", "[safety]") {
+  const Folder folder;
+  const auto pipe = folder.path("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto file = DYNAMICCL_SOURCE_DIR "/experiments/tune_smoke.toml";
+  for (const std::string& named : {pipe, std::string("/dev/zero")}) {
+    INFO(named);
+    for (const auto& command : std::vector<std::vector<std::string>>{
+             {"export", named, "--format", "nccl", "--out", folder.path("out")},
+             {"tune", file, "--agent", "ppo", "--policy", named, "--db", folder.path("x.sqlite")},
+             {"tune", file, "--apply", named, "--db", folder.path("x.sqlite")}}) {
+      INFO(command.front() << " " << command[2]);
+      const auto refused = run(command);
+      CHECK(refused.exit_code == 2);
+      CHECK_THAT(refused.err, ContainsSubstring(named + ": is no regular file"));
+    }
+  }
+}
+
+TEST_CASE("regimes of a table name no folder outside of the one that was asked for", "[safety]") {
+  const Folder folder;
+  for (const std::string id : {"../../elsewhere", "/tmp/elsewhere", "..", "", "a/b"}) {
+    INFO(id);
+    ConfigurationTable table;
+    for (const std::string& regime : {std::string("r1"), id}) {
+      table.put_regime({regime, "name of " + regime, {}});
+      TableEntry entry;
+      entry.key = {regime,
+                   {Collective::allreduce, SizeBin::of(Bytes(1024)), 2, 1, Architecture::ring,
+                    Backend::gloo}};
+      entry.size = Bytes(1024);
+      entry.setting = {"library", {}, {{"env.SOME", "1"}}};
+      entry.evidence.default_us = 2;
+      entry.evidence.tuned_us = 1;
+      table.put(entry);
+    }
+    const auto file = folder.file("t.json", to_json(table));
+    const auto refused = run({"export", file, "--format", "gloo", "--out", folder.path("a/b/out")});
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("is no id"));
+    CHECK(std::filesystem::is_empty(folder.path("a/b/out")));
+  }
+}
+
+TEST_CASE("clean takes no folder for a launch's that has no id for its name", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  const std::string ours = "0a1b2c3d-0000-4000-8000-00000000000";
+  const auto make = [&](const std::string& name) {
+    std::filesystem::create_directories(folder.path("runs/" + name));
+  };
+  // A database of somebody else may call its run as a folder here is called.
+  execute(db, "UPDATE run SET uuid = 'photos'");
+  make("photos/2024");
+  make("photos/" + ours + "1");
+  CHECK(run({"clean", "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::exists(folder.path("runs/photos/2024")));
+  CHECK(std::filesystem::exists(folder.path("runs/photos/" + ours + "1")));
+  execute(db, "UPDATE run SET uuid = '" + ours + "2'");
+  make(ours + "2/2024");
+  make(ours + "2/" + ours + "3");
+  CHECK(run({"clean", "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::exists(folder.path("runs/" + ours + "2/2024")));
+  CHECK_FALSE(std::filesystem::exists(folder.path("runs/" + ours + "2/" + ours + "3")));
 }
