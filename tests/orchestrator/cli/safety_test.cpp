@@ -3,14 +3,17 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/run/run_setup.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tuner/table/table.hpp"
 
@@ -320,4 +323,22 @@ TEST_CASE("clean takes no folder for a launch's that has no id for its name", "[
   CHECK(run({"clean", "--db", db}).exit_code == 0);
   CHECK(std::filesystem::exists(folder.path("runs/" + ours + "2/2024")));
   CHECK_FALSE(std::filesystem::exists(folder.path("runs/" + ours + "2/" + ours + "3")));
+}
+
+TEST_CASE("a run keeps nothing in a folder that another user made where everybody may",
+          "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
+  constexpr uid_t kStranger = 65533;
+  const Folder folder;
+  const auto everybodys = folder.path("everybodys");
+  std::filesystem::create_directories(everybodys + "/runs");
+  std::filesystem::create_directories(everybodys + "/mine");
+  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
+  const auto refusal = ContainsSubstring("another user (number 65533) made this folder");
+  CHECK_THROWS_WITH(launch_site(everybodys + "/x.sqlite", ""), refusal);
+  CHECK_THROWS_WITH(launch_site(folder.path("x.sqlite"), everybodys + "/runs/deep"), refusal);
+  CHECK_NOTHROW(launch_site(everybodys + "/mine/x.sqlite", ""));
+  REQUIRE(chmod(everybodys.c_str(), 0755) == 0);
+  CHECK_NOTHROW(launch_site(everybodys + "/x.sqlite", ""));
 }
