@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "db/network_files.hpp"
 
 namespace dynamiccl {
@@ -214,6 +215,7 @@ void choose_journal(SQLite::Database& db, const std::string& path, const std::st
 SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
   make_private(path);
+  require_no_strangers(path, "choose another place with --db");
   return explained(path, "opening", [&] {
     SQLite::Database db(file_name_of(path),
                         SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,

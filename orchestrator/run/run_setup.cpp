@@ -1,13 +1,12 @@
 #include "orchestrator/run/run_setup.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/usable_cores.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -30,25 +29,6 @@ void require_utf8(const std::string& path) {
                 fmt::format("{}: the name of this folder is no UTF-8, in which the files of a run "
                             "name each other; choose another place with --out",
                             path));
-  }
-}
-
-/// In a folder of everybody, such as /tmp, anybody may have made one of that name first, and could
-/// exchange what a run keeps there.
-void require_no_strangers(const std::string& path, const std::string& remedy) {
-  for (fs::path folder = path; folder.has_relative_path(); folder = folder.parent_path()) {
-    struct stat status {};
-    struct stat above {};
-    if (stat(folder.c_str(), &status) != 0 || stat(folder.parent_path().c_str(), &above) != 0)
-      continue;
-    const bool everybodys = (above.st_mode & S_IWOTH) != 0 && (above.st_mode & S_ISVTX) != 0;
-    const bool trusted =
-        status.st_uid == geteuid() || status.st_uid == 0 || status.st_uid == above.st_uid;
-    if (everybodys && !trusted)
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: another user (number {}) made this folder where everybody may, "
-                              "and could exchange the records of a run in it; {}",
-                              folder.string(), status.st_uid, remedy));
   }
 }
 

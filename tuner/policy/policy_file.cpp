@@ -14,7 +14,7 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
-#include "core/vocabulary/whole_file.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/fast_random.hpp"
 #include "tuner/state/features.hpp"
@@ -166,7 +166,8 @@ void write_policy(const Policy& policy, const std::string& path) {
                     {"sha256", sha256_hex(blob)}};
   const std::string temporary = fmt::format("{}.{}.new", path, getpid());
   {
-    std::ofstream file(temporary, std::ios::binary);
+    std::ofstream file;
+    if (begin_draft(temporary)) file.open(temporary, std::ios::binary);
     file << kMagic << kPolicyFileVersion << '\n' << header.dump() << '\n' << blob;
     file.flush();
     if (!file) {

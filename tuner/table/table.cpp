@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "core/vocabulary/digest.hpp"
-#include "core/vocabulary/whole_file.hpp"
+#include "core/vocabulary/others_files.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -169,7 +169,8 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
 
 void write_table(const ConfigurationTable& table, const std::string& path) {
   const std::string beside = fmt::format("{}.{}.new", path, getpid());
-  std::ofstream file(beside, std::ios::binary);
+  std::ofstream file;
+  if (begin_draft(beside)) file.open(beside, std::ios::binary);
   file << to_json(table);
   file.close();
   if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {

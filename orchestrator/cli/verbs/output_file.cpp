@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/others_files.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -40,7 +41,9 @@ void write_output(const std::string& path, const std::string& text, const std::s
   problem.clear();
   const fs::path written = direct ? target : fs::path(target.string() + ".part");
   errno = 0;
-  std::ofstream file(written, std::ios::binary | std::ios::trunc);
+  std::ofstream file;
+  if (direct || begin_draft(written.string()))
+    file.open(written, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
   if (file && !direct) fs::rename(written, target, problem);

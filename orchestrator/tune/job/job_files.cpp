@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/setting.hpp"
-#include "core/vocabulary/whole_file.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "tuner/table/table.hpp"
 
@@ -23,7 +23,8 @@ constexpr const char* kRows = "/table.json";
 
 void write_whole(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
-  std::ofstream file(draft, std::ios::trunc);
+  std::ofstream file;
+  if (begin_draft(draft)) file.open(draft, std::ios::trunc);
   file << text;
   file.close();
   std::error_code problem;

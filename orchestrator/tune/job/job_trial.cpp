@@ -17,6 +17,7 @@
 #include "containers/owner.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/run/run_setup.hpp"
@@ -32,7 +33,8 @@ constexpr auto kLookEvery = std::chrono::milliseconds(5);
 void write_text(const std::string& path, const std::string& text) {
   // Renamed into place: a rank never reads half of it.
   const std::string draft = path + ".new";
-  std::ofstream file(draft, std::ios::trunc);
+  std::ofstream file;
+  if (begin_draft(draft)) file.open(draft, std::ios::trunc);
   file << text;
   file.close();
   std::error_code problem;

@@ -335,10 +335,29 @@ TEST_CASE("a run keeps nothing in a folder that another user made where everybod
   std::filesystem::create_directories(everybodys + "/mine");
   REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
   REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
-  const auto refusal = ContainsSubstring("another user (number 65533) made this folder");
+  const auto refusal = ContainsSubstring("another user (number 65533) made it");
   CHECK_THROWS_WITH(launch_site(everybodys + "/x.sqlite", ""), refusal);
   CHECK_THROWS_WITH(launch_site(folder.path("x.sqlite"), everybodys + "/runs/deep"), refusal);
   CHECK_NOTHROW(launch_site(everybodys + "/mine/x.sqlite", ""));
+  // Nor is a database that was put there first filled for who put it.
+  const auto table = folder.file("t.txt", kSmallOsuTable);
+  const auto taken = everybodys + "/taken.sqlite";
+  std::ofstream(taken).flush();
+  REQUIRE(chown(taken.c_str(), kStranger, kStranger) == 0);
+  const auto stored = run({"import", table, "--ranks", "2", "--db", taken});
+  CHECK(stored.exit_code == 2);
+  CHECK_THAT(stored.err, refusal);
+  CHECK(std::filesystem::file_size(taken) == 0);
   REQUIRE(chmod(everybodys.c_str(), 0755) == 0);
   CHECK_NOTHROW(launch_site(everybodys + "/x.sqlite", ""));
+}
+
+TEST_CASE("what is written beside a file goes through no link that lies there", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  const auto victim = folder.file("victim", "mine\n");
+  std::filesystem::create_symlink(victim, folder.path("r.html.part"));
+  CHECK(run({"report", "last", "--out", folder.path("r.html"), "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::file_size(victim) == 5);
+  CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(folder.path("r.html"))));
 }

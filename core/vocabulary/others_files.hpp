@@ -1,0 +1,68 @@
+#pragma once
+
+// Files and folders that somebody else may have put where this program reads or writes.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+
+/// Before a file that somebody named is read whole: a pipe would wait for its writer whatever
+/// signal comes, and a device has no end.
+/// @throws Error(input) when it is no regular file or larger; one that is not there passes
+inline void require_whole_file(const std::string& path, std::uintmax_t most_mib = 64) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (error || !std::filesystem::exists(status)) return;
+  if (!std::filesystem::is_regular_file(status))
+    throw Error(ErrorKind::input, path +
+                                      ": is no regular file; name a file, or write into one "
+                                      "first what a pipe or device gives");
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes > most_mib << 20)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: {} bytes, more than the {} MiB that such a file may have", path,
+                            bytes, most_mib));
+}
+
+/// In a folder of everybody, such as /tmp, anybody may have made a name first, and can exchange or
+/// read what is kept under it.
+/// @throws Error(input) when another user made `path` or a folder above it in such a folder
+inline void require_no_strangers(const std::filesystem::path& path, const std::string& remedy) {
+  std::error_code ignored;
+  auto place = std::filesystem::canonical(path, ignored);
+  for (; place.has_relative_path(); place = place.parent_path()) {
+    struct stat status {};
+    struct stat above {};
+    if (stat(place.c_str(), &status) != 0 || stat(place.parent_path().c_str(), &above) != 0)
+      continue;
+    const bool everybodys = (above.st_mode & S_IWOTH) != 0 && (above.st_mode & S_ISVTX) != 0;
+    const bool trusted =
+        status.st_uid == geteuid() || status.st_uid == 0 || status.st_uid == above.st_uid;
+    if (everybodys && !trusted)
+      throw Error(ErrorKind::input,
+                  fmt::format("{}: another user (number {}) made it in a folder of everybody, and "
+                              "could read or exchange what a run keeps there; {}",
+                              place.string(), status.st_uid, remedy));
+  }
+}
+
+/// Makes a file anew that is renamed into place later: a link of that name, which somebody else
+/// may have put there, is removed and not written through.
+/// @returns false, with errno, when it cannot be made
+inline bool begin_draft(const std::string& path) {
+  ::unlink(path.c_str());
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  return file >= 0 && ::close(file) == 0;
+}
+
+}  // namespace dynamiccl
