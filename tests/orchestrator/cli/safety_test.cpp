@@ -243,7 +243,10 @@ TEST_CASE("a schema version that nobody writes is named as such", "[safety]") {
 
 TEST_CASE("what another program changed in a database is told in words", "[safety]") {
   const Folder folder;
-  const auto db = database_with(folder, kSmallOsuTable);
+  const auto db = folder.path("x.sqlite");
+  REQUIRE(run({"import", folder.file("t.txt", kSmallOsuTable), "--ranks", "2", "--operation",
+               "all_reduce", "--backend", "openmpi", "--db", db})
+              .exit_code == 0);
   execute(db, "UPDATE plan_group SET knobs_json = '1970'");
   const auto form = run({"export", "--measured", "last", "--format", "openmpi", "--out",
                          folder.path("tuned"), "--db", db});
