@@ -15,6 +15,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "tests/orchestrator/cli/program.hpp"
+#include "tests/sanitizers.hpp"
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
@@ -33,17 +34,7 @@ CommandResult shell(const std::string& line) {
 /// A ceiling of address space in place of a look at the memory used. The address sanitizer, which
 /// maps terabytes, goes without.
 std::string ceiling(int kilobytes) {
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define DYNAMICCL_ADDRESSES_MAPPED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(DYNAMICCL_ADDRESSES_MAPPED)
-  static_cast<void>(kilobytes);
-  return "";
-#else
-  return fmt::format("ulimit -v {}; ", kilobytes);
-#endif
+  return dynamiccl::testing::kAddressSanitizer ? "" : fmt::format("ulimit -v {}; ", kilobytes);
 }
 
 /// A database with the table of a file whose content is given, and one run.

@@ -17,6 +17,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "tests/sanitizers.hpp"
 
 using namespace dynamiccl;
 
@@ -83,10 +84,9 @@ TEST_CASE("processes ignore no signal that this program does", "[safety]") {
 }
 
 TEST_CASE("a held input that cannot be opened is named, an empty one never stands in its place") {
-#ifdef __SANITIZE_ADDRESS__
   // By a pipe it asks whether an object's memory is there, and takes Boost's exceptions for wrong.
-  SKIP("the sanitizer that checks objects' types (vptr) opens files itself");
-#endif
+  if (testing::kAddressSanitizer)
+    SKIP("the sanitizer that checks objects' types (vptr) opens files itself");
   Command held = shell("IFS= read -r line; echo \"got $line\"");
   held.input = "a secret\n";
   rlimit usual{};
