@@ -18,8 +18,7 @@ class TableView {
  public:
   explicit TableView(const Table& table) : table_(table) {}
   [[nodiscard]] std::size_t size() const { return table_.rows.size(); }
-  /// @throws Error(bug) when the table has no such column, Error(data) when it has no such row;
-  /// "" for NULL
+  /// @throws Error(bug) without such a column, Error(data) without such a row; "" for NULL
   [[nodiscard]] std::string text(std::size_t row, std::string_view column) const;
   /// 0 for NULL
   [[nodiscard]] std::int64_t integer(std::size_t row, std::string_view column) const;
