@@ -10,6 +10,7 @@
 #include "core/wire/run_config.hpp"
 #include "workers/backends/cuda_queue.hpp"
 #include "workers/backends/nccl_api.hpp"
+#include "workers/backends/nccl_call_tuner.hpp"
 #include "workers/backends/nccl_settings.hpp"
 #include "workers/backends/nccl_witness.hpp"
 #include "workers/communicator.hpp"
@@ -113,6 +114,7 @@ class NcclCommunicator final : public Communicator {
   std::string version_;
   std::string log_path_;
   NcclWitness witness_;
+  NcclCallTuner call_tuner_;  ///< loaded where a cell of the launch is tuned step by step
   bool watching_ = false;
   int apart_ = -1;  ///< the server without a GPU
   int nccl_rank_ = 0;

@@ -20,6 +20,8 @@ std::string program_folder() {
 
 }  // namespace
 
+std::string plugin_path() { return program_folder() + "/libdynamiccl-nccl-plugin.so"; }
+
 void NcclWitness::load() {
   const char* asked = std::getenv("DYNAMICCL_NCCL_PROFILER");
   if (asked != nullptr && std::string_view(asked) == "0") {
@@ -30,7 +32,7 @@ void NcclWitness::load() {
     state_ = std::string("off: NCCL_PROFILER_PLUGIN names ") + other;
     return;
   }
-  const std::string path = program_folder() + "/libdynamiccl-nccl-plugin.so";
+  const std::string path = plugin_path();
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     state_ = std::string("off: ") + dlerror();

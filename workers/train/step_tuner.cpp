@@ -24,6 +24,8 @@ constexpr std::uint32_t kFrozenWord = 16;
 /// What crosses the barrier ends a step late: the first step under a setting is half the last
 /// one's.
 constexpr int kCrossingTrial = 3;
+/// NCCL connects an algorithm's channels in the first step that runs under it.
+constexpr int kConnectingTrial = 2;
 
 /// Every rank's facts on the first one; empty elsewhere. Ranks: all.
 std::vector<nlohmann::json> gather_facts(Communicator& comm) {
@@ -47,6 +49,9 @@ std::vector<nlohmann::json> gather_facts(Communicator& comm) {
 /// Settings of the library's own, as far as a call of this program takes them.
 SpaceOptions options_of(Communicator& comm, Backend backend) {
   SpaceOptions options;
+  // By our plugin, which knows all of NCCL's algorithms; what runs here is asked for by arm.
+  if (backend_facts(backend).channels) options.scopes = {KnobScope::call};
+  if (backend_facts(backend).channels) return options;
   options.scopes = {KnobScope::communicator, KnobScope::call};
   const std::vector<std::string> known = known_algorithms(backend, Collective::allreduce);
   for (const std::string& name : comm.algorithms(Collective::allreduce))
@@ -55,6 +60,32 @@ SpaceOptions options_of(Communicator& comm, Backend backend) {
   // An empty list would stand for all.
   if (options.algorithms.empty()) options.algorithms.emplace_back("default");
   return options;
+}
+
+bool offers(Communicator& comm, const char* algorithm, const char* protocol) {
+  CallShape shape;
+  shape.in_place = true;
+  shape.algorithm = algorithm;
+  shape.knobs["protocol"] = protocol;
+  return !comm.unsupported(shape);
+}
+
+/// The same on every rank: NCCL's word on what runs here is, what a rank itself detects need not
+/// be.
+SpaceContext context_of(Communicator& comm, Backend backend, Bytes size) {
+  SpaceContext context;
+  context.backend = backend;
+  context.ranks = comm.size();
+  context.size = size;
+  if (!backend_facts(backend).channels) return context;
+  context.nccl_plugin = true;
+  context.nvlink = offers(comm, "ring", "LL128") || offers(comm, "tree", "LL128");
+  context.multicast = offers(comm, "nvls", "Simple");
+  context.collnet =
+      offers(comm, "collnet_direct", "Simple") || offers(comm, "collnet_chain", "Simple");
+  // Its nodes are told by what there is between nodes alone.
+  context.nodes = offers(comm, "nvls_tree", "Simple") ? 2 : 1;
+  return context;
 }
 
 std::vector<CallShape> shapes_of(const ActionSpace& space, std::size_t count) {
@@ -130,17 +161,14 @@ CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const Training
 
 StepTask CallTuner::task_of(std::size_t key, const ExchangePlan& plan) const {
   const SettingKey& calls = settings_.keys()[key];
-  SpaceContext context;
-  context.backend = config_.backend;
-  context.ranks = comm_.size();
-  context.size = calls.size;
   StepTask one;
   one.calls = static_cast<std::int64_t>(calls.pieces);
   one.task.key = {regime_.id,
                   {Collective::allreduce, SizeBin::of(calls.size), comm_.size(), 1,
                    Architecture::ring, config_.backend}};
   one.task.space =
-      std::make_shared<ActionSpace>(make_space(context, options_of(comm_, config_.backend)));
+      std::make_shared<ActionSpace>(make_space(context_of(comm_, config_.backend, calls.size),
+                                               options_of(comm_, config_.backend)));
   State& state = one.task.state;
   if (!regime_.id.empty()) state = state_from_regime(regime_.json);
   set_task(state, one.task.key.task, calls.size, calls.size);
@@ -205,6 +233,10 @@ void CallTuner::start_learning() {
   options.agent_options.seed = config_.seed;
   options.agent_options.terms = parse_terms(spec_.tuner_terms);
   for (const SearchTerm term : options.agent_options.terms) terms_.emplace_back(name_of(term));
+  if (backend_facts(config_.backend).channels) {
+    options.trial_steps = kConnectingTrial;
+    options.trial_skips = 1;
+  }
   if (crosses_barrier(spec_.method)) {
     options.trial_steps = kCrossingTrial;
     options.trial_skips = 1;
