@@ -70,6 +70,8 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] Device* device() override { return device_.get(); }
   void complete() override;
   void check_queued() const override;
+  void watch_channels(ChannelDetail detail) override { witness_.watch_channels(detail); }
+  std::vector<ChannelTimes> take_channels() override { return witness_.take_channels(); }
   [[nodiscard]] GpuQueue* queue() override { return queue_.get(); }
   std::size_t open_lanes(std::size_t count) override;
   void synchronise() override;

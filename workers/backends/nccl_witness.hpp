@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "workers/gpu_queue.hpp"
 
 namespace dynamiccl {
 
@@ -22,6 +26,9 @@ class NcclWitness {
   void forget() const;
   /// Stops looking on. @returns "RING/LL, 8 channels, 544 threads", "" when nothing was seen
   [[nodiscard]] std::string conclude() const;
+  /// As GpuCalls'.
+  void watch_channels(ChannelDetail detail) const;
+  [[nodiscard]] std::vector<ChannelTimes> take_channels() const;
   /// The plugin's path, or why it does not look on.
   [[nodiscard]] const std::string& state() const { return state_; }
 
@@ -29,6 +36,8 @@ class NcclWitness {
   std::string state_ = "off: no GPU on this rank";
   void (*watch_)(int on) = nullptr;
   void (*last_)(char* text, std::size_t bytes) = nullptr;
+  void (*channels_)(int detail) = nullptr;
+  void (*take_channels_)(std::uint64_t* ns, std::size_t channels) = nullptr;
 };
 
 /// Bytes that this rank's calls sent and received by our network plugin, which counts them.

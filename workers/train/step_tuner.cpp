@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/statistics/descriptive.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/regime.hpp"
@@ -14,6 +16,7 @@
 #include "tuner/state/state_from_training.hpp"
 #include "tuner/table/table.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/train/channel_share.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
@@ -106,6 +109,7 @@ class CallTuner final : public StepTuner {
  public:
   CallTuner(Communicator& comm, const RunConfig& config, const TrainingSpec& spec,
             const ExchangePlan& plan);
+  ~CallTuner() override { comm_.watch_channels(ChannelDetail::none); }
 
   [[nodiscard]] CallSettings& settings() override { return settings_; }
   void check_all(bool on) override;
@@ -133,6 +137,7 @@ class CallTuner final : public StepTuner {
   std::vector<std::string> notes_;
   int written_ = 0;
   double thinking_us_ = 0;
+  std::vector<double> sm_shares_;  ///< of each step
 };
 
 CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const TrainingSpec& spec,
@@ -148,6 +153,7 @@ CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const Training
     for (const CallShape& shape : settings_.arms(key))
       tasks_.back().usable.push_back(!comm.unsupported(shape));
   }
+  comm.watch_channels(ChannelDetail::kernels);
   if (comm.rank() != 0) return;
   decisions_.emplace(config.output_dir + "/" + kDecisionsFile);
   if (tuner_table(spec).empty()) {
@@ -261,12 +267,14 @@ void CallTuner::check_all(bool on) {
 
 void CallTuner::step_done(double step_us, double loss) {
   const auto steps = settings_.take_steps();
+  const std::optional<double> sm_share = sm_share_of(comm_, step_us);
+  if (sm_share) sm_shares_.push_back(*sm_share);
   if (comm_.rank() != 0 || !learner_ || steps.empty()) return;
   const double start_us = now_us();
   // What crosses the barrier is told with the step in which it ended.
   const SettingStep& last = steps.back();
   // Until the ranks are spoken to again they run under what was said last.
-  learner_->add({step_us, last.call_us, last.refused, loss, last.arms});
+  learner_->add({step_us, last.call_us, last.refused, loss, last.arms, sm_share});
   settings_.propose(learner_->arms(), learner_->frozen() ? kFrozenWord : 1);
   thinking_us_ += now_us() - start_us;
 }
@@ -294,6 +302,7 @@ void CallTuner::describe(TrainingFigures& figures) const {
          {"decisions", written_},
          {"thinking_us", thinking_us_},
          {"notes", notes_}};
+  if (!sm_shares_.empty()) all["sm_share"] = median(sm_shares_);
   if (!learner_) return;
   all["terms"] = terms_;
   all["steps"] = learner_->steps();

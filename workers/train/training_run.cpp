@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <thread>
 
 #include "core/vocabulary/usable_cores.hpp"
 #include "profiles/detect/network_interface.hpp"
@@ -14,6 +16,7 @@
 #include "workers/measure/peak_memory.hpp"
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
+#include "workers/train/channel_share.hpp"
 #include "workers/train/dataset_agreement.hpp"
 #include "workers/train/epochs.hpp"
 #include "workers/train/link_cost.hpp"
@@ -103,6 +106,8 @@ class TrainingRun final : public TrainingRunner {
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void look(StepDriver& driving, StepTraffic& traffic, TrainingFigures& figures, int rounds);
+  void watch_channels();
+  void note_channels(TrainingFigures& figures, double step_us);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
   void train_asynchronously(CellRecord& record, const ExchangePlan& plan);
   void check(CellRecord& record, const ExchangePlan& plan);
@@ -323,7 +328,11 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
+      // As lanes, channels tell of the traced step alone, but where a tuner goes by them.
+      const bool traced = i + 1 == steps && worker_->memory().on_gpu();
+      if (traced) watch_channels();
       const double total_us = timed_step(*driving, i + 1 == steps, now);
+      if (traced) note_channels(*record.training, total_us);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
                now.forward_us + now.backward_us + now.update_us);
@@ -378,6 +387,22 @@ void TrainingRun::look(StepDriver& driving, StepTraffic& traffic, TrainingFigure
   // Of all methods, neighbours alone send each other what is looked at.
   if (method_row(spec_.method).sums != SumPlace::neighbours) return at_weights();
   traffic.leave_out(at_weights);
+}
+
+void TrainingRun::watch_channels() {
+  comm_.take_channels();
+  comm_.watch_channels(ChannelDetail::all);
+}
+
+void TrainingRun::note_channels(TrainingFigures& figures, double step_us) {
+  // NCCL's own thread looks for kernels that have ended every now and then.
+  constexpr std::chrono::milliseconds kTold{20};
+  std::this_thread::sleep_for(kTold);
+  const std::vector<ChannelTimes> channels = comm_.take_channels();
+  comm_.watch_channels(tuner_ != nullptr ? ChannelDetail::kernels : ChannelDetail::none);
+  if (!channels.empty())
+    figures.details["channels"] =
+        channels_json(channels, comm_.device()->multiprocessors(), step_us);
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,

@@ -1,0 +1,36 @@
+#include "workers/train/channel_share.hpp"
+
+#include <algorithm>
+
+namespace dynamiccl {
+
+double sm_share(const std::vector<ChannelTimes>& channels, int multiprocessors, double over_us) {
+  double busy_us = 0;
+  for (const ChannelTimes& channel : channels) busy_us += channel.kernel_us;
+  const double all_us = multiprocessors * over_us;
+  return all_us > 0 ? std::min(1.0, busy_us / all_us) : 0;
+}
+
+std::optional<double> sm_share_of(Communicator& comm, double over_us) {
+  const std::vector<ChannelTimes> channels = comm.take_channels();
+  if (channels.empty() || comm.device() == nullptr) return std::nullopt;
+  return sm_share(channels, comm.device()->multiprocessors(), over_us);
+}
+
+nlohmann::json channels_json(const std::vector<ChannelTimes>& channels, int multiprocessors,
+                             double over_us) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    const ChannelTimes& channel = channels[c];
+    if (channel.kernel_us + channel.proxy_us > 0)
+      rows.push_back({{"channel", c},
+                      {"kernel_us", channel.kernel_us},
+                      {"proxy_us", channel.proxy_us},
+                      {"network_us", channel.network_us}});
+  }
+  return {{"sm_share", sm_share(channels, multiprocessors, over_us)},
+          {"step_us", over_us},
+          {"channels", std::move(rows)}};
+}
+
+}  // namespace dynamiccl
