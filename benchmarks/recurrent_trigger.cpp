@@ -1,11 +1,13 @@
-// Does a recurrent model watch the recorded calls better than the trigger that ships, whose sequence model is a level plus
-// a first-order autoregression? Trains small gated recurrent units (Cho et al., arXiv 1406.1078) on half of
-// tests/tuner/traces and judges both on the other half, then the other way round, so that every trace is held out once:
+// Does a recurrent model watch the recorded calls better than the trigger that ships, whose
+// sequence model is a level plus a first-order autoregression? Trains small gated recurrent units
+// (Cho et al., arXiv 1406.1078) on half of tests/tuner/traces and judges both on the other half,
+// then the other way round, so that every trace is held out once:
 //   recurrent_trigger [SEED]
-// Two ways to use the units: a *predictor* of the next observation, whose errors go where the autoregression's go (the
-// same CUSUM and the same rule of what is worth an alarm), and a *detector* that is taught where changes were planted.
-// A detector's threshold is the lowest with which it has no more false alarms on its training half than the shipped
-// trigger has there. The shipped trigger's constants were chosen on all traces, which is to its advantage.
+// Two ways to use the units: a *predictor* of the next observation, whose errors go where the
+// autoregression's go (the same CUSUM and the same rule of what is worth an alarm), and a
+// *detector* that is taught where changes were planted. A detector's threshold is the lowest with
+// which it has no more false alarms on its training half than the shipped trigger has there. The
+// shipped trigger's constants were chosen on all traces, which is to its advantage.
 #include <fmt/format.h>
 
 #include <Eigen/Core>
@@ -127,7 +129,8 @@ class Observations {
 
 Input input_of(double now, double before) {
   constexpr double kScale = 0.5, kMost = 4;
-  return {std::clamp(now / kScale, -kMost, kMost), std::clamp((now - before) / kScale, -kMost, kMost)};
+  return {std::clamp(now / kScale, -kMost, kMost),
+          std::clamp((now - before) / kScale, -kMost, kMost)};
 }
 
 enum class Use { predictor, detector };
@@ -212,7 +215,8 @@ Episode episode_of(const LatencyTrace& trace, bool plant, std::mt19937_64& rando
   Observations observations;
   for (std::size_t i = 0; i < calls; ++i) {
     const bool changed = plant && i >= at;
-    const auto seen = observations.add(Micros(trace.latency(from + i).count() * (changed ? factor : 1)));
+    const auto seen =
+        observations.add(Micros(trace.latency(from + i).count() * (changed ? factor : 1)));
     if (!seen) continue;
     episode.seen.push_back(*seen);
     episode.changed.push_back(changed && i >= at + kBlock);
@@ -281,7 +285,8 @@ Weights train(const std::vector<const LatencyTrace*>& steady,
                                    use == Use::detector && i < 2 * kOfLoad, random),
             gradient);
     }
-    const double rate = 0.01 * std::min(1.0, 2.0 * (1 - static_cast<double>(step) * kBatch / kEpisodes));
+    const double rate =
+        0.01 * std::min(1.0, 2.0 * (1 - static_cast<double>(step) * kBatch / kEpisodes));
     const double warm_first = 1 - std::pow(0.9, step), warm_second = 1 - std::pow(0.999, step);
     gradient.each(first, [&](double& g, double& m) {
       g /= kBatch * static_cast<double>(kWindow);
@@ -309,20 +314,22 @@ struct Judged {
 
 void judge_steady(const LatencyTrace& trace, const Maker& make, Judged& judged) {
   const Watch watch = make();
-  for (std::size_t i = 0; i < trace.codes.size(); ++i) judged.alarms += watch(trace.latency(i)) ? 1 : 0;
+  for (std::size_t i = 0; i < trace.codes.size(); ++i)
+    judged.alarms += watch(trace.latency(i)) ? 1 : 0;
   judged.calls += trace.codes.size();
 }
 
 /// @returns calls after the change until the alarm, 0 = none within so many
-std::size_t delay_of(const Watch& watch, const LatencyTrace& trace, std::size_t from, std::size_t at,
-                     double factor, std::size_t within) {
+std::size_t delay_of(const Watch& watch, const LatencyTrace& trace, std::size_t from,
+                     std::size_t at, double factor, std::size_t within) {
   for (std::size_t i = from; i < at; ++i) watch(trace.latency(i));
   for (std::size_t i = 0; i < within && at + i < trace.codes.size(); ++i)
     if (watch(Micros(trace.latency(at + i).count() * factor))) return i + 1;
   return 0;
 }
 
-void judge_planted(const LatencyTrace& trace, const Maker& make, std::uint64_t seed, Judged& judged) {
+void judge_planted(const LatencyTrace& trace, const Maker& make, std::uint64_t seed,
+                   Judged& judged) {
   constexpr std::size_t kBefore = 500, kLongest = 500;
   std::mt19937_64 random(seed);
   for (const double factor : {2.0, 3.0, 0.5, 1.0 / 3}) {
@@ -332,7 +339,8 @@ void judge_planted(const LatencyTrace& trace, const Maker& make, std::uint64_t s
       const std::size_t delay = delay_of(make(), trace, at - kBefore, at, factor, kLongest);
       ++judged.planted;
       judged.planted_noticed += delay > 0 && delay <= kWithin ? 1 : 0;
-      judged.delays.push_back(delay > 0 ? static_cast<double>(delay) : static_cast<double>(kLongest));
+      judged.delays.push_back(delay > 0 ? static_cast<double>(delay)
+                                        : static_cast<double>(kLongest));
     }
   }
 }
@@ -358,7 +366,8 @@ Maker recurrent(const Weights& weights, Use use, double threshold) {
 
 std::vector<LatencyTrace> recorded(const std::string& name) {
   const std::string path = std::string(DYNAMICCL_SOURCE_DIR "/tests/tuner/traces/") + name;
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("xz -dc '" + path + "'").c_str(), "r"), pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("xz -dc '" + path + "'").c_str(), "r"),
+                                                   pclose);
   std::string text;
   std::vector<char> buffer(1 << 16);
   while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe.get()))
@@ -373,7 +382,8 @@ std::vector<const LatencyTrace*> half_of(const std::vector<LatencyTrace>& all, s
   return half;
 }
 
-/// The lowest threshold with no more alarms on these than `most`; so high that it never alarms where there is none.
+/// The lowest threshold with no more alarms on these than `most`; so high that it never alarms
+/// where there is none.
 double threshold_for(const Weights& weights, const std::vector<const LatencyTrace*>& steady,
                      std::size_t most) {
   for (double threshold = -1; threshold <= 15; threshold += 0.5) {
@@ -386,11 +396,13 @@ double threshold_for(const Weights& weights, const std::vector<const LatencyTrac
 }
 
 void say(const std::string& name, const Judged& judged) {
-  fmt::print("| {} | {} of {} | {:.2f} | {} of {} | {} of {} ({:.1f} %) | {:.0f} | {:.0f} |\n", name,
-             judged.alarms, judged.calls, 1e5 * static_cast<double>(judged.alarms) / static_cast<double>(judged.calls),
-             judged.neighbours_noticed, judged.neighbours, judged.planted_noticed, judged.planted,
-             100.0 * static_cast<double>(judged.planted_noticed) / static_cast<double>(judged.planted),
-             median(judged.delays), quantile(judged.delays, 0.95));
+  fmt::print(
+      "| {} | {} of {} | {:.2f} | {} of {} | {} of {} ({:.1f} %) | {:.0f} | {:.0f} |\n", name,
+      judged.alarms, judged.calls,
+      1e5 * static_cast<double>(judged.alarms) / static_cast<double>(judged.calls),
+      judged.neighbours_noticed, judged.neighbours, judged.planted_noticed, judged.planted,
+      100.0 * static_cast<double>(judged.planted_noticed) / static_cast<double>(judged.planted),
+      median(judged.delays), quantile(judged.delays, 0.95));
 }
 
 }  // namespace
@@ -410,7 +422,8 @@ int main(int argc, char** argv) {
     Judged most;
     for (const LatencyTrace* trace : learnt) judge_steady(*trace, shipped(), most);
     const double threshold = threshold_for(detector, learnt, most.alarms);
-    fmt::print(stderr, "half {}: threshold {} ({} alarms of the shipped one in training)\n", fold, threshold, most.alarms);
+    fmt::print(stderr, "half {}: threshold {} ({} alarms of the shipped one in training)\n", fold,
+               threshold, most.alarms);
     const auto judge = [&](const Maker& make, Judged& judged) {
       for (std::size_t i = 0; i < held.size(); ++i) {
         judge_steady(*held[i], make, judged);
@@ -424,8 +437,12 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < kThresholds.size(); ++i)
       judge(recurrent(detector, Use::detector, kThresholds[i]), by_threshold[i]);
   }
-  fmt::print("| trigger | alarms in calls without a change | per 100,000 | recorded neighbours within {0} calls | "
-             "planted changes within {0} calls | delay, median | delay, 95 % |\n|---|---|---|---|---|---|---|\n", kWithin);
+  fmt::print(
+      "| trigger | alarms in calls without a change | per 100,000 | recorded neighbours within {0} "
+      "calls | "
+      "planted changes within {0} calls | delay, median | delay, 95 % "
+      "|\n|---|---|---|---|---|---|---|\n",
+      kWithin);
   say("autoregression (shipped)", of_shipped);
   say("recurrent predictor", of_predictor);
   say("recurrent detector", of_detector);

@@ -92,8 +92,8 @@ class GpuCalls {
   /// From now on what the library's channels do is summed up, in as much detail: none, where it has
   /// no channels or does not tell. Costs calls some microseconds.
   virtual void watch_channels(ChannelDetail /*detail*/) {}
-  /// Of each channel, since the last call; empty where nobody tells. Kernels are told some time after
-  /// their end.
+  /// Of each channel, since the last call; empty where nobody tells. Kernels are told some time
+  /// after their end.
   virtual std::vector<ChannelTimes> take_channels() { return {}; }
   /// The library's GPU stream, nullptr where calls block.
   [[nodiscard]] virtual GpuQueue* queue() { return nullptr; }

@@ -1,10 +1,10 @@
-// A program that knows nothing of DynamICCL: every size of Gloo's all-reduce or another collective, one after the
-// other, as a job calls them. It tells what a file of settings does to a Gloo program that loads it. Started once per
-// rank:
+// A program that knows nothing of DynamICCL: every size of Gloo's all-reduce or another collective,
+// one after the other, as a job calls them. It tells what a file of settings does to a Gloo program
+// that loads it. Started once per rank:
 //   plain-gloo-sizes FOLDER RANK RANKS COLLECTIVE MILLISECONDS [SIZE_BYTES...]
-// FOLDER is empty at the start and where ranks meet, over the loopback interface. COLLECTIVE is allreduce, broadcast,
-// allgather or alltoall; the rest as plain-mpi-sizes: rank 0 prints SIZE_BYTES and the median over calls of the slowest
-// rank's time in us.
+// FOLDER is empty at the start and where ranks meet, over the loopback interface. COLLECTIVE is
+// allreduce, broadcast, allgather or alltoall; the rest as plain-mpi-sizes: rank 0 prints
+// SIZE_BYTES and the median over calls of the slowest rank's time in us.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -83,7 +83,8 @@ double timed_us(const Context& context, const std::string& collective, Buffers& 
   gloo::barrier(options);
   const auto start = std::chrono::steady_clock::now();
   call(context, collective, b);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 /// How often a call of this length fits into this time, by the slowest rank.
@@ -109,7 +110,8 @@ void measure(const Context& context, const std::string& collective, long bytes, 
   largest(context, slowest);
   if (context->rank != 0) return;
   std::sort(slowest.begin(), slowest.end());
-  std::printf("%ld %.4f\n", bytes, (slowest[(slowest.size() - 1) / 2] + slowest[slowest.size() / 2]) / 2);
+  std::printf("%ld %.4f\n", bytes,
+              (slowest[(slowest.size() - 1) / 2] + slowest[slowest.size() / 2]) / 2);
   std::fflush(stdout);
 }
 
@@ -118,7 +120,8 @@ int run(int argc, char** argv) {
   attributes.iface = "lo";
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(argv[1]);
-  const auto context = std::make_shared<gloo::rendezvous::Context>(std::atoi(argv[2]), std::atoi(argv[3]));
+  const auto context =
+      std::make_shared<gloo::rendezvous::Context>(std::atoi(argv[2]), std::atoi(argv[3]));
   context->connectFullMesh(store, device);
   std::vector<long> sizes;
   for (int i = 6; i < argc; ++i) sizes.push_back(std::strtol(argv[i], nullptr, 10));
@@ -134,7 +137,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 6) {
-    std::fprintf(stderr, "usage: %s FOLDER RANK RANKS COLLECTIVE MILLISECONDS [SIZE_BYTES...]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s FOLDER RANK RANKS COLLECTIVE MILLISECONDS [SIZE_BYTES...]\n",
+                 argv[0]);
     return 2;
   }
   try {

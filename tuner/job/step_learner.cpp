@@ -67,9 +67,9 @@ void StepLearner::end_trial() {
   now.failed = std::any_of(trial_.begin(), trial_.end(), [task](const StepSeen& seen) {
     return !seen.refused.empty() && seen.refused[task];
   });
-  const Brought brought{
-      step_us, call_us,
-      median_of_trial([](const StepSeen& seen) { return seen.sm_share.value_or(0); })};
+  const Brought brought{step_us, call_us, median_of_trial([](const StepSeen& seen) {
+                          return seen.sm_share.value_or(0);
+                        })};
   if (stage_ == Stage::confirming) {
     answers_.emplace_back();
     answers_.back().trial = {.ok = !now.failed, .time = Micros(step_us)};
@@ -187,7 +187,8 @@ void StepLearner::close_task() {
   double step_us = 0;
   if (now.confirmation && !taken_back && now.kept != 0)
     step_us = median(worked(now.confirmation->times().at({0, now.candidate})).chosen_us);
-  record(task, "final", {step_us, 0, 0}, taken_back ? GuardVerdict::not_confirmed : GuardVerdict::pass);
+  record(task, "final", {step_us, 0, 0},
+         taken_back ? GuardVerdict::not_confirmed : GuardVerdict::pass);
   next_task();
 }
 

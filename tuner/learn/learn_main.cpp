@@ -28,7 +28,7 @@ struct LearnOptions {
   int updates = 40;  ///< per curriculum stage
   int jobs = 48;
   int held_out = 64;               ///< episodes and regimes per held-out stage
-  int columns = 0;               ///< of the state that the policy sees; 0: all
+  int columns = 0;                 ///< of the state that the policy sees; 0: all
   std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
 };
 

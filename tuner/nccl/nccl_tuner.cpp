@@ -1,6 +1,7 @@
 // libdynamiccl-nccl-plugin.so, tuner half: loaded into NCCL by NCCL_TUNER_PLUGIN. Sets algorithm,
 // protocol and a cap of channels per call from a table (tuner_context.hpp says how it is told), or
-// as the program itself asks (program_choice.hpp); never throws, never blocks on one host, never touches what NCCL has ruled out.
+// as the program itself asks (program_choice.hpp); never throws, never blocks on one host, never
+// touches what NCCL has ruled out.
 #include <pthread.h>
 
 #include <atomic>
@@ -63,7 +64,8 @@ Result decide(void* opaque, int function, std::size_t bytes, float* costs, int a
   if (ProgramChoice& program = ProgramChoice::instance(); program.taken()) {
     if (algorithms > 0)
       program.note_costs(static_cast<std::size_t>(function), costs, algorithms, protocols);
-    obey(*context, program.cell(static_cast<std::size_t>(function)), costs, algorithms, protocols, channels);
+    obey(*context, program.cell(static_cast<std::size_t>(function)), costs, algorithms, protocols,
+         channels);
     return kSuccess;
   }
   if (context->refused) return kSuccess;

@@ -40,9 +40,8 @@ ProgramChoice& ProgramChoice::instance() noexcept {
 }
 
 void ProgramChoice::set(std::size_t function, CallCell cell) noexcept {
-  cells_[function].store(
-      packed(cell.algorithm) << 16 | packed(cell.protocol) << 8 | cell.channels,
-      std::memory_order_relaxed);
+  cells_[function].store(packed(cell.algorithm) << 16 | packed(cell.protocol) << 8 | cell.channels,
+                         std::memory_order_relaxed);
 }
 
 CallCell ProgramChoice::cell(std::size_t function) const noexcept {
@@ -81,7 +80,8 @@ __attribute__((visibility("default"))) int dynamiccl_tuner_choose(int function,
   if (!nccl_tuner::is_function(function) || !a || !p || channels < 0 ||
       channels > nccl_tuner::kMostChannels)
     return 0;
-  ProgramChoice::instance().set(static_cast<std::size_t>(function), {*a, *p, static_cast<std::uint8_t>(channels), 0});
+  ProgramChoice::instance().set(static_cast<std::size_t>(function),
+                                {*a, *p, static_cast<std::uint8_t>(channels), 0});
   return 1;
 }
 

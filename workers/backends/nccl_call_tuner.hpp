@@ -28,8 +28,7 @@ class NcclCallTuner {
 
  private:
   void (*take_over_)(int on) = nullptr;
-  int (*choose_)(int function, const char* algorithm, const char* protocol,
-                 int channels) = nullptr;
+  int (*choose_)(int function, const char* algorithm, const char* protocol, int channels) = nullptr;
   std::uint32_t (*possible_)(int function) = nullptr;
   bool in_force_ = false;
 };

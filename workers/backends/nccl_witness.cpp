@@ -41,10 +41,9 @@ void NcclWitness::load() {
   state_ = path;
   watch_ = reinterpret_cast<decltype(watch_)>(dlsym(library, "dynamiccl_profiler_watch"));
   last_ = reinterpret_cast<decltype(last_)>(dlsym(library, "dynamiccl_profiler_last"));
-  channels_ =
-      reinterpret_cast<decltype(channels_)>(dlsym(library, "dynamiccl_profiler_channels"));
-  take_channels_ =
-      reinterpret_cast<decltype(take_channels_)>(dlsym(library, "dynamiccl_profiler_take_channels"));
+  channels_ = reinterpret_cast<decltype(channels_)>(dlsym(library, "dynamiccl_profiler_channels"));
+  take_channels_ = reinterpret_cast<decltype(take_channels_)>(
+      dlsym(library, "dynamiccl_profiler_take_channels"));
   setenv("NCCL_PROFILER_PLUGIN", path.c_str(), 1);
   setenv("DYNAMICCL_PROFILE_EVENTS", "off", 0);
 }

@@ -38,7 +38,8 @@ struct ProxyStep : Event {
 
 /// Sums up what NCCL tells of the channels of all communicators of this process, until it is taken.
 /// Times in which several are busy at once count once, but for kernels, each of which holds a
-/// multiprocessor of its own. Handles as Session's: slots of rings that are never freed. Any thread.
+/// multiprocessor of its own. Handles as Session's: slots of rings that are never freed. Any
+/// thread.
 class ChannelTimes {
  public:
   ChannelTimes();

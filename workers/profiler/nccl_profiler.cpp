@@ -58,7 +58,8 @@ void choose_next(Session& session, std::uint64_t sequence) {
   if (mask == nullptr) return;
   const int now = __atomic_load_n(mask, __ATOMIC_RELAXED);
   // Who sums up channels wants every call.
-  if ((now & kColl) == 0 || g_channels.load() != 0 || (g_wanted.load() & kKernelChannel) == 0) return;
+  if ((now & kColl) == 0 || g_channels.load() != 0 || (g_wanted.load() & kKernelChannel) == 0)
+    return;
   const bool timed = session.times_next(sequence, g_every.load());
   const int kernels = static_cast<int>(kKernelChannel);
   __atomic_store_n(mask, timed ? now | kernels : now & ~kernels, __ATOMIC_RELAXED);
@@ -125,9 +126,9 @@ Result start_event(void* context, void** handle, EventType* event) {
     } else if (event->type == kKernelChannel && event->parent != nullptr) {
       auto* parent = static_cast<Event*>(event->parent);
       if (parent->kind == Event::Kind::call)
-        *handle = static_cast<Event*>(parent->session->start_channel(
-            static_cast<Call*>(parent), event->details.kernel.timer,
-            event->details.kernel.channel));
+        *handle = static_cast<Event*>(
+            parent->session->start_channel(static_cast<Call*>(parent), event->details.kernel.timer,
+                                           event->details.kernel.channel));
     } else if (event->type == kProxyOp) {
       // Its parent may be a handle of another process: nobody looks at it.
       *handle = static_cast<Event*>(
@@ -214,8 +215,8 @@ DYN_EXPORT void dynamiccl_profiler_events(int on) {
   __atomic_store_n(mask, static_cast<int>(wanted), __ATOMIC_RELAXED);
 }
 
-/// For the program NCCL runs in: what channels do is summed up from the next call on. 0: no more; 1:
-/// their kernels' times; 2: those of the host's helper threads and of the network too.
+/// For the program NCCL runs in: what channels do is summed up from the next call on. 0: no more;
+/// 1: their kernels' times; 2: those of the host's helper threads and of the network too.
 DYN_EXPORT void dynamiccl_profiler_channels(int detail) {
   using namespace dynamiccl::nccl_profiler;
   const std::uint64_t kernels = detail > 0 ? kColl | kKernelChannel : 0;
@@ -227,7 +228,8 @@ DYN_EXPORT void dynamiccl_profiler_channels(int detail) {
                    __ATOMIC_RELAXED);
 }
 
-/// What they did since the last call of this: kernel, proxy and network nanoseconds of each channel.
+/// What they did since the last call of this: kernel, proxy and network nanoseconds of each
+/// channel.
 /// @param ns room for three numbers of each of so many channels
 DYN_EXPORT void dynamiccl_profiler_take_channels(std::uint64_t* ns, std::size_t channels) {
   using namespace dynamiccl::nccl_profiler;

@@ -16,8 +16,8 @@
 #include "tuner/state/state_from_training.hpp"
 #include "tuner/table/table.hpp"
 #include "workers/measure/clock.hpp"
-#include "workers/train/channel_share.hpp"
 #include "workers/tags.hpp"
+#include "workers/train/channel_share.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -172,9 +172,8 @@ StepTask CallTuner::task_of(std::size_t key, const ExchangePlan& plan) const {
   one.task.key = {regime_.id,
                   {Collective::allreduce, SizeBin::of(calls.size), comm_.size(), 1,
                    Architecture::ring, config_.backend}};
-  one.task.space =
-      std::make_shared<ActionSpace>(make_space(context_of(comm_, config_.backend, calls.size),
-                                               options_of(comm_, config_.backend)));
+  one.task.space = std::make_shared<ActionSpace>(make_space(
+      context_of(comm_, config_.backend, calls.size), options_of(comm_, config_.backend)));
   State& state = one.task.state;
   if (!regime_.id.empty()) state = state_from_regime(regime_.json);
   set_task(state, one.task.key.task, calls.size, calls.size);

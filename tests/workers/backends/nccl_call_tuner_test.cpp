@@ -43,8 +43,8 @@ class AskedPlugin {
     costs.fill(nccl_tuner::kIgnored);
     std::fill_n(costs.begin(), 6, 5.0F);
     int channels = 0;
-    plugin_->get_coll_info(context_, 4, 1 << 20, 1, reinterpret_cast<float**>(costs.data()), 7, 3, 0,
-                           &channels);
+    plugin_->get_coll_info(context_, 4, 1 << 20, 1, reinterpret_cast<float**>(costs.data()), 7, 3,
+                           0, &channels);
     return channels;
   }
   std::array<float, 21> costs{};

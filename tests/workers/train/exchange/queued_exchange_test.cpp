@@ -415,10 +415,28 @@ TEST_CASE("queued sums run under the settings of their step, and their times com
   };
   step();
   // The word is spoken before the first gradient; a setting is taken where it changes.
-  CHECK(log == Log{"word of 12 bytes to 1", "word of 12 bytes to 2", "choose ring", "follow",
-                   "stamp 1", "sum 0+6", "stamp 2", "note 0", "follow", "stamp 3", "sum 6+4",
-                   "stamp 4", "note 1", "choose library", "follow", "stamp 5", "sum 10+9",
-                   "stamp 6", "note 2", "hold 0", "hold 1", "hold 2"});
+  CHECK(log == Log{"word of 12 bytes to 1",
+                   "word of 12 bytes to 2",
+                   "choose ring",
+                   "follow",
+                   "stamp 1",
+                   "sum 0+6",
+                   "stamp 2",
+                   "note 0",
+                   "follow",
+                   "stamp 3",
+                   "sum 6+4",
+                   "stamp 4",
+                   "note 1",
+                   "choose library",
+                   "follow",
+                   "stamp 5",
+                   "sum 10+9",
+                   "stamp 6",
+                   "note 2",
+                   "hold 0",
+                   "hold 1",
+                   "hold 2"});
   const auto steps = settings.take_steps();
   REQUIRE(steps.size() == 1);
   CHECK(steps[0].arms == std::vector<std::uint32_t>{1, 0});
