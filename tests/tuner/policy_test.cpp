@@ -171,7 +171,7 @@ TEST_CASE("a smaller policy sees the cluster, and nothing of what had to go", "[
   const PolicyNetwork network = small.network();
   const auto names = small.provenance.at("sees").get<std::set<std::string>>();
   CHECK(names.contains("container_runtime"));
-  CHECK(names.contains("collective"));
+  CHECK(names.contains("intra_link"));
   // Of what a policy sees at all.
   CHECK(!names.contains("fault_tolerance"));
   CHECK(!whole.provenance.contains("sees"));

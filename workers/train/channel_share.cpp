@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "workers/device/device.hpp"
+
 namespace dynamiccl {
 
 double sm_share(const std::vector<ChannelTimes>& channels, int multiprocessors, double over_us) {

@@ -12,6 +12,7 @@
 
 #include "core/vocabulary/usable_cores.hpp"
 #include "profiles/detect/network_interface.hpp"
+#include "workers/device/device.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/train/carrier.hpp"
