@@ -107,8 +107,7 @@ class TrainingRun final : public TrainingRunner {
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void look(StepDriver& driving, StepTraffic& traffic, TrainingFigures& figures, int rounds);
-  void watch_channels();
-  void note_channels(TrainingFigures& figures, double step_us);
+  double step_of(StepDriver& driving, bool is_last, StepTimes& now, TrainingFigures& figures);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
   void train_asynchronously(CellRecord& record, const ExchangePlan& plan);
   void check(CellRecord& record, const ExchangePlan& plan);
@@ -329,11 +328,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
-      // As lanes, channels tell of the traced step alone, but where a tuner goes by them.
-      const bool traced = i + 1 == steps && worker_->memory().on_gpu();
-      if (traced) watch_channels();
-      const double total_us = timed_step(*driving, i + 1 == steps, now);
-      if (traced) note_channels(*record.training, total_us);
+      const double total_us = step_of(*driving, i + 1 == steps, now, *record.training);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
                now.forward_us + now.backward_us + now.update_us);
@@ -390,12 +385,13 @@ void TrainingRun::look(StepDriver& driving, StepTraffic& traffic, TrainingFigure
   traffic.leave_out(at_weights);
 }
 
-void TrainingRun::watch_channels() {
+/// As lanes, channels tell of the traced step alone, but where a tuner goes by them.
+double TrainingRun::step_of(StepDriver& driving, bool is_last, StepTimes& now,
+                            TrainingFigures& figures) {
+  if (!is_last || !worker_->memory().on_gpu()) return timed_step(driving, is_last, now);
   comm_.take_channels();
   comm_.watch_channels(ChannelDetail::all);
-}
-
-void TrainingRun::note_channels(TrainingFigures& figures, double step_us) {
+  const double total_us = timed_step(driving, is_last, now);
   // NCCL's own thread looks for kernels that have ended every now and then.
   constexpr std::chrono::milliseconds kTold{20};
   std::this_thread::sleep_for(kTold);
@@ -403,7 +399,8 @@ void TrainingRun::note_channels(TrainingFigures& figures, double step_us) {
   comm_.watch_channels(tuner_ != nullptr ? ChannelDetail::kernels : ChannelDetail::none);
   if (!channels.empty())
     figures.details["channels"] =
-        channels_json(channels, comm_.device()->multiprocessors(), step_us);
+        channels_json(channels, comm_.device()->multiprocessors(), total_us);
+  return total_us;
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,
