@@ -125,7 +125,7 @@ def judge(path):
         if model == "cnn":
             continue
         judge_cell(f"{model}, {method}", blocks)
-    print("\n## Sums under every setting in turn\n\n| method | status | wrong | largest difference from one process |\n|---|---|---|---|")
+    print("\n## Sums under every setting in turn\n\n| method | counts | wrong | largest difference from one process |\n|---|---|---|---|")
     for row in db.execute("SELECT method, counts, wrong, max_difference FROM v_training WHERE run_row = ? AND model = 'cnn' "
                           "ORDER BY method", run):
         print("| " + " | ".join(str(one) for one in row) + " |")
