@@ -8,17 +8,9 @@
 #include <vector>
 
 #include "tuner/nccl/communicator_link.hpp"
+#include "workers/profiler/event.hpp"
 
 namespace dynamiccl::nccl_profiler {
-
-class Session;
-
-/// What every handle given to NCCL begins with.
-struct Event {
-  enum class Kind : std::uint8_t { call, channel, proxy_op, proxy_step };
-  Kind kind;
-  Session* session;  ///< of calls and their channels
-};
 
 /// What was applied to one collective.
 struct Applied {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "workers/profiler/call_log.hpp"
+#include "workers/profiler/event.hpp"
 
 namespace dynamiccl::nccl_profiler {
 

@@ -1,6 +1,8 @@
 #include "workers/train/channel_share.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "workers/device/device.hpp"
 
@@ -33,6 +35,23 @@ nlohmann::json channels_json(const std::vector<ChannelTimes>& channels, int mult
   return {{"sm_share", sm_share(channels, multiprocessors, over_us)},
           {"step_us", over_us},
           {"channels", std::move(rows)}};
+}
+
+double watched_step(Communicator& comm, bool is_last, bool tuned,
+                    const std::function<double(bool is_last)>& step, TrainingFigures& figures) {
+  if (!is_last || comm.device() == nullptr) return step(is_last);
+  comm.take_channels();
+  comm.watch_channels(ChannelDetail::all);
+  const double total_us = step(is_last);
+  // NCCL's own thread looks for kernels that have ended every now and then.
+  constexpr std::chrono::milliseconds kTold{20};
+  std::this_thread::sleep_for(kTold);
+  const std::vector<ChannelTimes> channels = comm.take_channels();
+  comm.watch_channels(tuned ? ChannelDetail::kernels : ChannelDetail::none);
+  if (!channels.empty())
+    figures.details["channels"] =
+        channels_json(channels, comm.device()->multiprocessors(), total_us);
+  return total_us;
 }
 
 }  // namespace dynamiccl

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <thread>
 
 #include "core/vocabulary/usable_cores.hpp"
 #include "profiles/detect/network_interface.hpp"
-#include "workers/device/device.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/train/carrier.hpp"
@@ -107,7 +104,6 @@ class TrainingRun final : public TrainingRunner {
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void look(StepDriver& driving, StepTraffic& traffic, TrainingFigures& figures, int rounds);
-  double step_of(StepDriver& driving, bool is_last, StepTimes& now, TrainingFigures& figures);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
   void train_asynchronously(CellRecord& record, const ExchangePlan& plan);
   void check(CellRecord& record, const ExchangePlan& plan);
@@ -328,7 +324,9 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
-      const double total_us = step_of(*driving, i + 1 == steps, now, *record.training);
+      const auto one = [&](bool is_last) { return timed_step(*driving, is_last, now); };
+      const double total_us =
+          watched_step(comm_, i + 1 == steps, tuner_ != nullptr, one, *record.training);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
                now.forward_us + now.backward_us + now.update_us);
@@ -383,24 +381,6 @@ void TrainingRun::look(StepDriver& driving, StepTraffic& traffic, TrainingFigure
   // Of all methods, neighbours alone send each other what is looked at.
   if (method_row(spec_.method).sums != SumPlace::neighbours) return at_weights();
   traffic.leave_out(at_weights);
-}
-
-/// As lanes, channels tell of the traced step alone, but where a tuner goes by them.
-double TrainingRun::step_of(StepDriver& driving, bool is_last, StepTimes& now,
-                            TrainingFigures& figures) {
-  if (!is_last || !worker_->memory().on_gpu()) return timed_step(driving, is_last, now);
-  comm_.take_channels();
-  comm_.watch_channels(ChannelDetail::all);
-  const double total_us = timed_step(driving, is_last, now);
-  // NCCL's own thread looks for kernels that have ended every now and then.
-  constexpr std::chrono::milliseconds kTold{20};
-  std::this_thread::sleep_for(kTold);
-  const std::vector<ChannelTimes> channels = comm_.take_channels();
-  comm_.watch_channels(tuner_ != nullptr ? ChannelDetail::kernels : ChannelDetail::none);
-  if (!channels.empty())
-    figures.details["channels"] =
-        channels_json(channels, comm_.device()->multiprocessors(), total_us);
-  return total_us;
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,
@@ -560,8 +540,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
     return record;
   }
   prepare_model();
-  const std::string method = std::string(name_of(spec_.method));
-  record.algorithm = method;
+  record.algorithm = name_of(spec_.method);
   TrainingFigures& figures = record.training.emplace();
   const GradientPath path = open_path(figures);
   static const LinkCost nothing_known;
@@ -576,8 +555,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   if (foretold) figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
-  tuner_.reset();
-  if (is_tuned(spec_)) tuner_ = make_step_tuner(comm_, config_, spec_, plan);
+  tuner_ = is_tuned(spec_) ? make_step_tuner(comm_, config_, spec_, plan) : nullptr;
   check(record, plan);
   train(record, plan);
   if (tuner_ != nullptr) tuner_->describe(figures);
