@@ -38,7 +38,7 @@ nlohmann::json channels_json(const std::vector<ChannelTimes>& channels, int mult
 }
 
 double watched_step(Communicator& comm, bool is_last, bool tuned,
-                    const std::function<double(bool is_last)>& step, TrainingFigures& figures) {
+                    const std::function<double(bool is_last)>& step, CellRecord& record) {
   if (!is_last || comm.device() == nullptr) return step(is_last);
   comm.take_channels();
   comm.watch_channels(ChannelDetail::all);
@@ -49,7 +49,7 @@ double watched_step(Communicator& comm, bool is_last, bool tuned,
   const std::vector<ChannelTimes> channels = comm.take_channels();
   comm.watch_channels(tuned ? ChannelDetail::kernels : ChannelDetail::none);
   if (!channels.empty())
-    figures.details["channels"] =
+    record.training->details["channels"] =
         channels_json(channels, comm.device()->multiprocessors(), total_us);
   return total_us;
 }

@@ -17,12 +17,12 @@ double sm_share(const std::vector<ChannelTimes>& channels, int multiprocessors, 
 /// Of this rank's GPU since channels were taken last; nullopt where nobody tells.
 std::optional<double> sm_share_of(Communicator& comm, double over_us);
 
-/// Makes a step. As lanes, channels tell of the last one alone, but where a tuner goes by them: its
-/// figures get what they did.
+/// Makes a step. As a GPU's lanes, channels tell of the last one alone, which is traced, but where
+/// a tuner goes by them: the record's training gets what they did.
 /// @param tuned kernels are looked at in all steps
 /// @returns what the step says it took, microseconds
 double watched_step(Communicator& comm, bool is_last, bool tuned,
-                    const std::function<double(bool is_last)>& step, TrainingFigures& figures);
+                    const std::function<double(bool is_last)>& step, CellRecord& record);
 
 /// {"sm_share", "channels": [{"channel", "kernel_us", "proxy_us", "network_us"}]}: who was busy.
 nlohmann::json channels_json(const std::vector<ChannelTimes>& channels, int multiprocessors,

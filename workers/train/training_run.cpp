@@ -325,13 +325,11 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
       const auto one = [&](bool is_last) { return timed_step(*driving, is_last, now); };
-      const double total_us =
-          watched_step(comm_, i + 1 == steps, tuner_ != nullptr, one, *record.training);
+      const double total_us = watched_step(comm_, i + 1 == steps, is_tuned(spec_), one, record);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
                now.forward_us + now.backward_us + now.update_us);
       collector.add(now, total_us, measured, busy_us);
-      // A GPU's lanes tell of a traced step alone.
       if (const bool seen = !worker_->memory().on_gpu(); seen || i + 1 == steps)
         collector.add_calls(now.start_us, driving->take_spans(), measured && seen);
       if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
