@@ -90,7 +90,9 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const Run
   comm_ = make({});
   pool_[{}] = comm_;
   // The first all-reduce tells the tuner what NCCL has ruled out here.
-  if (call_tuner_.loaded()) NcclCommunicator::synchronise();
+  if (!call_tuner_.loaded()) return;
+  NcclCommunicator::synchronise();
+  call_tuner_.require_asked();
 }
 
 NcclCommunicator::~NcclCommunicator() = default;

@@ -62,6 +62,15 @@ void NcclCallTuner::load(const std::string& path) {
   take_over_(1);
 }
 
+void NcclCallTuner::require_asked() const {
+  if (possible_(kAllReduce) == 0)
+    throw Error(
+        ErrorKind::environment,
+        "tuner: NCCL has not asked our tuner plugin about its first all-reduce: it is older "
+        "than 2.22, or could not load the plugin (NCCL_DEBUG=INFO says why); train with "
+        "tuner = \"off\"");
+}
+
 bool NcclCallTuner::is_per_call(const CallShape& shape) {
   return !shape.knobs.empty() &&
          std::all_of(shape.knobs.begin(), shape.knobs.end(), [](const auto& knob) {

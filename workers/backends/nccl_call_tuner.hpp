@@ -16,6 +16,9 @@ class NcclCallTuner {
   /// Before NCCL is loaded, as it reads the plugin's name when its first communicator starts.
   /// @throws Error(environment) where the plugin is missing or another tuner was asked for
   void load(const std::string& path);
+  /// After the first all-reduce, on all ranks alike.
+  /// @throws Error(environment) where NCCL has not asked the plugin: nothing would be set
+  void require_asked() const;
   [[nodiscard]] bool loaded() const { return choose_ != nullptr; }
   /// Whether these knobs are set by call: "protocol" and "channels" alone.
   [[nodiscard]] static bool is_per_call(const CallShape& shape);

@@ -65,7 +65,9 @@ TEST_CASE("a trainer sets NCCL's all-reduces from call to call by the plugin", "
   REQUIRE(tuner.loaded());
   CHECK(std::string(std::getenv("NCCL_TUNER_PLUGIN")) == DYNAMICCL_PLUGIN_LIBRARY);
   AskedPlugin nccl;
+  CHECK_THROWS_WITH(tuner.require_asked(), ContainsSubstring("has not asked our tuner plugin"));
   CHECK(nccl.call() == 0);
+  tuner.require_asked();
   // What NCCL has ruled out is known after the first call.
   CHECK(!tuner.unsupported(shape_of("ring", "LL", "4")));
   CHECK(!tuner.unsupported(shape_of("library", "", "4")));
