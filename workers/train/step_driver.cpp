@@ -36,7 +36,11 @@ class ExchangeDriver final : public StepDriver {
     worker_.begin(*exchange_);
     restarted();
   }
-  StepTimes step() override { return worker_.step(*exchange_, crosses_); }
+  StepTimes step() override {
+    const StepTimes times = worker_.step(*exchange_, crosses_);
+    exchange_->end_step();
+    return times;
+  }
   StepTimes finish() override {
     const StepTimes times = worker_.finish(*exchange_);
     if (settings_ != nullptr) settings_->release();
