@@ -16,6 +16,7 @@
 #include "containers/processes.hpp"
 #include "core/statistics/statistics.hpp"
 #include "tests/e2e/program.hpp"
+#include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
@@ -87,7 +88,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
           "[C-15][C-39][E-64][E-102][E-109][E-133]") {
   const OverSockets sockets;
   const Program program;
-  const std::string out = program.folder() + "/tuned";
+  const std::string out = program.folder() + "/what is tuned";
   const auto tuned = program.run({"tune", "--out", out, "--launches", "8", "--pairs", "3",
                                   "--learn-seconds", "2", "--", kJob});
   INFO(tuned.err << tuned.out);
@@ -95,7 +96,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   CHECK(says(tuned.err, "will be started up to 8 times to search"));
   CHECK(says(tuned.err, "3 calls a step"));
   REQUIRE(says(tuned.out, "FASTER"));
-  CHECK(says(tuned.out, "NCCL_CONF_FILE=" + fs::canonical(out).string() + "/nccl.conf " + kJob));
+  CHECK(says(tuned.out, "NCCL_CONF_FILE='" + fs::canonical(out).string() + "/nccl.conf' " + kJob));
   CHECK(says(text_of(out + "/nccl.conf"), "NCCL_SOCKET_NTHREADS="));
   CHECK(nlohmann::json::parse(text_of(out + "/table.json")).at("epoch") == 1);
   CHECK(nothing_left(program));
@@ -212,6 +213,57 @@ TEST_CASE("settings per call are learnt where the launch settings stay the defau
   CHECK(program.value("SELECT count(*) FROM decision WHERE task_key NOT LIKE '%/job/step/%'") > 0);
 }
 
+TEST_CASE("settings that a job has from elsewhere are no part of a search, and are told",
+          "[E-105]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const auto tune = [&](std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"tune",    "--out", out,       "--call-agent", "none",
+                                   "--steps", "6",     "--agent", "default"};
+    more.insert(more.end(), {"--", kJob});
+    words.insert(words.end(), more.begin(), more.end());
+    return program.run(words);
+  };
+  // What the environment says outranks what the launches are given.
+  setenv("NCCL_PROFILER_PLUGIN", "/elsewhere/libother.so", 1);
+  setenv("DYNAMICCL_TUNER_FOLDER", "/elsewhere", 1);
+  const auto refused = tune();
+  unsetenv("NCCL_PROFILER_PLUGIN");
+  unsetenv("DYNAMICCL_TUNER_FOLDER");
+  CHECK(refused.exit_code == 2);
+  CHECK(says(refused.err, "NCCL_PROFILER_PLUGIN, DYNAMICCL_TUNER_FOLDER are set here"));
+  CHECK(says(refused.err, "env -u NCCL_PROFILER_PLUGIN -u DYNAMICCL_TUNER_FOLDER"));
+
+  // Of an earlier search's file only what the user had set himself stays.
+  const std::string conf = program.file(
+      "earlier.conf",
+      "# Written by dynamiccl; the first value of a name counts.\nNCCL_SOCKET_NTHREADS=4\n"
+      "# What NCCL would have read without it:\nNCCL_TUNER_PLUGIN=/elsewhere/libother.so\n"
+      "NCCL_MIN_CTAS=3\n");
+  setenv("NCCL_CONF_FILE", conf.c_str(), 1);
+  const auto again = tune();
+  unsetenv("NCCL_CONF_FILE");
+  INFO(again.err);
+  CHECK(again.exit_code == 0);
+  CHECK(says(again.err, conf + " was written by an earlier `tune`"));
+  CHECK(says(again.err, "NCCL_TUNER_PLUGIN=/elsewhere/libother.so of " + conf + " is not loaded"));
+  CHECK(says(again.err, "NCCL_MIN_CTAS is set by you"));
+  CHECK_FALSE(says(again.err, "NCCL_SOCKET_NTHREADS is set by you"));
+  CHECK(says(text_of(out + "/launches/nccl.conf"), "NCCL_MIN_CTAS=3"));
+  CHECK_FALSE(says(text_of(out + "/launches/nccl.conf"), "NCCL_SOCKET_NTHREADS=4"));
+
+  // Two searches would read each other's settings.
+  const pid_t first = program.start({"tune", "--out", out, "--", kJob});
+  REQUIRE(program.wait_until("SELECT count(*) FROM run", 2));
+  const auto second = tune();
+  CHECK(second.exit_code == 2);
+  CHECK(says(second.err, "is running with this folder"));
+  kill(first, SIGINT);
+  CHECK(Program::wait(first) == 130);
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("what cannot be tuned is refused with the reason, and no process is left", "[E-105]") {
   const Program program;
   const std::string out = program.folder() + "/tuned";
@@ -282,6 +334,65 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
                 << times[90] << " us");
   CHECK(heard_us > std::min(times[30], 0.98 * median(times)));
   CHECK(heard_us < std::max(times[90], 1.02 * median(times)));
+}
+
+TEST_CASE("Gloo's time of a size in the job's place is a floor for it", "[E-141][E-142][E-143]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string file = program.folder() + "/gloo.toml";
+  std::ofstream(file) << R"(name = "gloo"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = ["16KiB", "384KiB", "512KiB"]
+[protocol]
+warmup = 1
+iterations = 3
+launches = 1
+[tune]
+confirm_launches = 3
+)";
+  const std::string out = program.folder() + "/tuned";
+  const auto tune = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"tune",    "--out", out,       "--call-agent", "none",
+                                   "--steps", "6",     "--agent", "default"};
+    more.insert(more.end(), {"--", kJob});
+    words.insert(words.end(), more.begin(), more.end());
+    return program.run(words);
+  };
+  CHECK_FALSE(says(tune({}).err, "Gloo"));
+  // A table tells of Gloo's default, and the database then has it, too.
+  const std::string table = program.folder() + "/gloo.json";
+  REQUIRE(program.run({"tune", file, "--table", table, "--agent", "default"}).exit_code == 0);
+  const auto known = tune({});
+  INFO(known.err);
+  CHECK(known.exit_code == 0);
+  CHECK(says(known.err, "Gloo's time is known here for 3 of "));
+  CHECK(says(known.err, "allreduce of 512 KiB is slower than Gloo by NCCL's default: "));
+  // Not every table is of Gloo.
+  const std::string none = program.folder() + "/none.json";
+  write_table({}, none);
+  const auto refused = tune({"--gloo-floor", none});
+  CHECK(refused.exit_code == 2);
+  CHECK(says(refused.err, "no row of it says what Gloo took"));
+  fs::remove(program.db());
+  CHECK(says(tune({"--gloo-floor", table}).err, "Gloo's time is known here for 3 of "));
+
+  const std::string folder = program.folder() + "/shared";
+  fs::create_directories(folder);
+  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
+  const std::string job = "NCCL_TUNER_PLUGIN=" + plugin + " NCCL_PROFILER_PLUGIN=" + plugin +
+                          " DYNAMICCL_TUNER_FOLDER=" + folder + " " + kJob + " --steps 40";
+  const std::string leader = DYNAMICCL_BINARY_DIR "/dynamiccl-leader " + folder +
+                             " --agent default --gloo-floor " + table + " 2>" + program.folder() +
+                             "/leader.txt";
+  CHECK(std::system((job + " & " + leader + "; wait").c_str()) == 0);
+  CHECK(says(text_of(program.folder() + "/leader.txt"), "Gloo's time is known here for 3 sizes"));
+  CHECK(nothing_left(program));
 }
 
 TEST_CASE("a leader beside a job writes its choices, and import stores them once",

@@ -39,7 +39,7 @@ void write_text(const std::string& path, const std::string& text) {
   if (file) fs::rename(draft, path, problem);
   if (!file || problem)
     throw Error(ErrorKind::environment,
-                path + ": cannot be written; choose another place with --folder");
+                path + ": cannot be written; choose another place with --out");
 }
 
 /// Looks on while the command runs, on a thread of its own.
@@ -271,7 +271,7 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
 JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                          const std::function<void(const std::string&)>& on_output) {
   const std::string folder = fmt::format("{}/launch-{:03}", command.folder, request.number);
-  make_folder(folder, "choose another place with --folder");
+  make_folder(folder, "choose another place with --out");
   std::error_code ignored;
   // Ranks of a container may run as another user.
   fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, ignored);
@@ -311,24 +311,49 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   return result;
 }
 
+namespace {
+
+constexpr const char* kWritten = "# Written by dynamiccl";
+constexpr const char* kUsersPart = "# What NCCL would have read without it:";
+
+/// Settings that an earlier `tune` wrote are what is tuned, not what the user has set himself.
+std::string without_ours(const std::string& text) {
+  if (!text.starts_with(kWritten)) return text;
+  const auto users = text.find(std::string("\n") + kUsersPart + "\n");
+  return users == std::string::npos
+             ? ""
+             : without_ours(text.substr(users + 2 + std::string_view(kUsersPart).size()));
+}
+
+}  // namespace
+
 std::string conf_text(const std::map<std::string, std::string>& ours,
                       const std::string& users_text) {
-  std::string text = "# Written by dynamiccl; the first value of a name counts.\n";
+  std::string text = std::string(kWritten) + "; the first value of a name counts.\n";
   for (const auto& [name, value] : ours) text += name + "=" + value + "\n";
-  if (!users_text.empty()) text += "# What NCCL would have read without it:\n" + users_text + "\n";
+  if (!users_text.empty()) text += std::string(kUsersPart) + "\n" + users_text + "\n";
   return text;
 }
 
-std::string users_conf() {
+std::string users_conf_path() {
   const char* named = std::getenv("NCCL_CONF_FILE");
   const char* home = std::getenv("HOME");
-  std::string path = named != nullptr && *named != '\0' ? named
-                     : home != nullptr                  ? std::string(home) + "/.nccl.conf"
-                                                        : "";
-  std::ifstream file(path);
+  return named != nullptr && *named != '\0' ? named
+         : home != nullptr                  ? std::string(home) + "/.nccl.conf"
+                                            : "";
+}
+
+std::string users_conf() {
+  std::ifstream file(users_conf_path());
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  return text.str();
+  return without_ours(text.str());
+}
+
+bool users_conf_is_tuned() {
+  std::ifstream file(users_conf_path());
+  std::string line;
+  return std::getline(file, line) && line.starts_with(kWritten);
 }
 
 std::string goes_elsewhere(const JobCommand& command) {
