@@ -253,6 +253,15 @@ TEST_CASE("settings that a job has from elsewhere are no part of a search, and a
   CHECK(says(text_of(out + "/launches/nccl.conf"), "NCCL_MIN_CTAS=3"));
   CHECK_FALSE(says(text_of(out + "/launches/nccl.conf"), "NCCL_SOCKET_NTHREADS=4"));
 
+  // A job that is accompanied keeps them.
+  setenv("NCCL_CONF_FILE", conf.c_str(), 1);
+  CHECK(program
+            .run({"tune", "--online", "--out", out, "--call-agent", "default", "--", kJob,
+                  "--steps", "3"})
+            .exit_code == 0);
+  unsetenv("NCCL_CONF_FILE");
+  CHECK(says(text_of(out + "/launches/nccl.conf"), "NCCL_SOCKET_NTHREADS=4"));
+
   // Two searches would read each other's settings.
   const pid_t first = program.start({"tune", "--out", out, "--", kJob});
   REQUIRE(program.wait_until("SELECT count(*) FROM run", 2));
@@ -275,6 +284,11 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
     CHECK(nothing_left(program));
     return result.err;
   };
+  const auto unheard = program.run({"tune", "--online", "--out", out, "--", "/bin/true"});
+  CHECK(unheard.exit_code == 0);
+  CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
+  CHECK(says(unheard.err, "the leader took 0.0"));
+  CHECK(says(program.run({"tune", "--max-cores", "0", "--", "true"}).err, "Value 0 is too small"));
   const std::string none = tune({"/bin/sleep", "100"});
   CHECK(says(none, "no rank of it loaded the plugin"));
   CHECK(says(none, "communicates by MPI or Gloo alone has no such plugin"));
@@ -307,7 +321,8 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
                    "bandit", "--", kJob, "--steps", "120", "--own-clock", clock});
   INFO(online.err << online.out);
   REQUIRE(online.exit_code == 0);
-  CHECK(says(online.err, "the leader took"));
+  CHECK(says(online.err, "the leader took "));
+  CHECK_FALSE(says(online.err, "the leader took -"));
   CHECK(says(online.err, "which every rank would have made without it"));
   CHECK(program
             .value("SELECT count(*) FROM decision d JOIN tuning t ON t.id = d.tuning_id "
@@ -426,6 +441,19 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
                    "regime <> '' AND time_us > 0")
             .get<int>() > 0);
   CHECK(says(program.run({"query", "decisions"}).out, "bandit"));
+}
+
+TEST_CASE("ranks that have left session and environment end with their launch", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string script =
+      "setsid env -i PATH=\"$PATH\" NCCL_CONF_FILE=\"$NCCL_CONF_FILE\" " + kJob + " & sleep 100";
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--agent", "default",
+                   "--call-agent", "none", "--", "/bin/sh", "-c", script});
+  INFO(tuned.err);
+  CHECK(tuned.exit_code == 0);
+  CHECK(nothing_left(program));
 }
 
 TEST_CASE("what a killed search leaves of its launch is ended by clean", "[E-102]") {

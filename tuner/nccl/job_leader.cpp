@@ -43,8 +43,7 @@ JobLeader::JobLeader(std::string folder, const JobLeaderOptions& options)
       agent_(options.kept_agent != nullptr
                  ? options.kept_agent
                  : std::shared_ptr<Agent>(make_agent(options.agent, options.agent_options))),
-      watch_(folder_),
-      cpu_began_s_(thread_cpu_s()) {
+      watch_(folder_) {
   author_.agent = std::string(agent_->name());
   author_.seed = options.agent_options.seed;
   if (reads_policy(author_.agent))
@@ -236,6 +235,8 @@ void JobLeader::look() {
 }
 
 bool JobLeader::step() {
+  // Whoever made it may be another thread than who leads.
+  if (!cpu_began_s_) cpu_began_s_ = thread_cpu_s();
   look();
   if (const std::string replays = watch_.graph_replays(); !replays.empty()) problem(replays);
   if (options_.learn && facts_) meet_regions();
@@ -286,7 +287,7 @@ std::vector<TableEntry> JobLeader::entries() const {
 LeaderCost JobLeader::cost() const {
   LeaderCost cost;
   cost.wall_s = std::chrono::duration<double>(Clock::now() - began_).count();
-  cost.cpu_s = thread_cpu_s() - cpu_began_s_;
+  cost.cpu_s = cpu_began_s_ ? thread_cpu_s() - *cpu_began_s_ : 0;
   cost.choices = kept_cost_.choices;
   double spent_us = kept_cost_.choice_us;
   for (const auto& [path, learner] : learners_) {

@@ -85,6 +85,7 @@ class JobLeader {
   [[nodiscard]] std::optional<LedTable> table() const;
   /// Rows of all learners, those that were lost among them, by key; one per key.
   [[nodiscard]] std::vector<TableEntry> entries() const;
+  /// By the leading thread.
   [[nodiscard]] LeaderCost cost() const;
   /// For people, one line per communicator.
   [[nodiscard]] std::vector<std::string> summary() const;
@@ -130,7 +131,7 @@ class JobLeader {
   Clock::time_point began_ = Clock::now();
   Clock::time_point looked_{};
   Clock::time_point facts_read_{};
-  double cpu_began_s_;
+  std::optional<double> cpu_began_s_;  ///< of the leading thread, when it began
 };
 
 }  // namespace dynamiccl

@@ -216,17 +216,18 @@ void require_free_names(const JobCommand& command) {
 }
 
 /// What of the user's own file does not hold in the launches.
-void say_left_out(const Console& console) {
-  if (users_conf_is_tuned())
+void say_left_out(const JobCommand& command, bool online, const Console& console) {
+  if (users_conf_is_tuned() && !online)
     console.note(users_conf_path() +
                  " was written by an earlier `tune`: its settings are left out of the launches, "
                  "what you had set before stays");
-  std::istringstream lines(users_conf());
+  std::istringstream lines(users_conf(online));
   for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("NCCL_TUNER_PLUGIN=") || line.starts_with("NCCL_PROFILER_PLUGIN="))
-      console.note(line + " of " + users_conf_path() +
-                   " is not loaded in the launches: NCCL has one plugin of a kind, and they need "
-                   "ours");
+    for (const std::string name : {"NCCL_TUNER_PLUGIN=", "NCCL_PROFILER_PLUGIN="})
+      if (line.starts_with(name) && line.substr(name.size()) != command.plugin)
+        console.note(line + " of " + users_conf_path() +
+                     " is not loaded in the launches: NCCL has one plugin of a kind, and they need "
+                     "ours");
 }
 
 /// One search at a time writes a folder: launches read their settings there.
@@ -270,10 +271,11 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                         {"call_agent", arguments.call_agent},
                         {"launches", result.search_launches + result.confirm_launches}});
   print_result(result, info.id, use, shared);
-  console.note(fmt::format(
-      "{} launches to search among {} settings, {} to confirm; `dynamiccl "
-      "query decisions --run {}` has every choice",
-      result.search_launches, result.settings, result.confirm_launches, info.id.substr(0, 8)));
+  console.note(
+      fmt::format("{} launch{} to search among {} settings, {} to confirm; `dynamiccl "
+                  "query decisions --run {}` has every choice",
+                  result.search_launches, result.search_launches == 1 ? "" : "es", result.settings,
+                  result.confirm_launches, info.id.substr(0, 8)));
   return exit_code::kFine;
 }
 
@@ -337,6 +339,10 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   if (trial.ok())
     fmt::print("{:.4g} ms a step over {} steps, {} calls each\n", trial.step.count() / 1e3,
                trial.step_us.size(), trial.calls_per_step);
+  else if (trial.started && !trial.heard)
+    console.warning(
+        "no rank of it loaded the plugin, so nothing was learnt: it must use NCCL 2.23 "
+        "or later and read NCCL_CONF_FILE; NCCL_DEBUG=INFO shows what it loads");
   else
     console.warning(trial.reason);
   if (trial.interrupted_by != 0) return 128 + trial.interrupted_by;
@@ -426,7 +432,7 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
                            .environment = {}};
   require_free_names(command);
   const FileDescriptor lock = lock_folder(command.folder);
-  say_left_out(console);
+  say_left_out(command, arguments.online, console);
   std::optional<StoredChoice> stored;
   if (arguments.recheck) stored = read_choice(out);
 

@@ -20,6 +20,8 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/tune/job/left_ranks.hpp"
+#include "tuner/export/folder_network.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -262,6 +264,7 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     return;
   }
   result.ended_itself = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
+  if (outcome.interrupted_by != 0) result.reason = "interrupted";
   if (result.ended_itself && result.exit_code != 0)
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
@@ -283,7 +286,7 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                     ignored);
   }
   const std::string conf = command.folder + "/nccl.conf";
-  write_text(conf, conf_text(conf_of(command, request, folder), users_conf()));
+  write_text(conf, conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
   Command job{command.argv, command.environment};
   job.environment["NCCL_CONF_FILE"] = conf;
 
@@ -305,6 +308,10 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   observer.report(result);
   explain(outcome, result);
   if (!result.heard && result.reason.empty()) result.reason = "no rank loaded the plugin";
+  // A job that is accompanied ends when its own starter says so.
+  if (request.steps != 0)
+    if (const auto left = end_ranks_of(folder); !left.empty())
+      result.notes.push_back("ranks outlived the command and were ended: " + join(left, ", "));
   // Half a megabyte per rank and communicator: what was told is taken in.
   for (const std::string& stream : call_streams_in(folder)) fs::remove(stream, ignored);
   for (const std::string& region : regions_in(folder)) fs::remove(region, ignored);
@@ -343,11 +350,11 @@ std::string users_conf_path() {
                                             : "";
 }
 
-std::string users_conf() {
+std::string users_conf(bool whole) {
   std::ifstream file(users_conf_path());
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  return without_ours(text.str());
+  return whole ? text.str() : without_ours(text.str());
 }
 
 bool users_conf_is_tuned() {
@@ -363,9 +370,10 @@ std::string goes_elsewhere(const JobCommand& command) {
   const std::string shared = fs::path(command.folder).parent_path();
   if (program == "docker" || program == "podman")
     return fmt::format(
-        "`{} run` needs --volume {}:{} --volume {}:{}:ro --env NCCL_CONF_FILE={}; `{} exec` the "
-        "last of them, in containers that have the volumes",
-        program, shared, shared, command.plugin, command.plugin, conf, program);
+        "`{} run` needs {} {} --env NCCL_CONF_FILE={}; `{} exec` the last of them, in containers "
+        "that have the volumes",
+        program, volume_option(shared), volume_option(command.plugin, "", true), shell_quote(conf),
+        program);
   if (program == "ssh" || program == "kubectl" || program == "srun")
     return fmt::format(
         "{} must pass NCCL_CONF_FILE={}, and {} and {} must be on every host under these names",
