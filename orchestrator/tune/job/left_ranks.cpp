@@ -12,8 +12,8 @@
 namespace dynamiccl {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(2);
-constexpr auto kLookEvery = std::chrono::milliseconds(20);
+constexpr auto kLeftPatience = std::chrono::seconds(2);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
 /// Who may not be looked at is nobody's rank as far as can be seen.
 bool maps_files_of(pid_t pid, const std::string& folder) {
@@ -24,14 +24,14 @@ bool maps_files_of(pid_t pid, const std::string& folder) {
 }
 
 bool wait_for_end(const std::vector<pid_t>& ranks, const std::string& folder) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kLeftPatience;
   while (true) {
     bool any = false;
     // Its number may be another's by now.
     for (const pid_t rank : ranks) any = any || maps_files_of(rank, folder);
     if (!any) return true;
     if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(kLookEvery);
+    std::this_thread::sleep_for(kBetweenLooks);
   }
 }
 
