@@ -2,7 +2,9 @@
 
 #include <cuda_runtime.h>
 #include <dirent.h>
+#include <dlfcn.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -58,6 +60,18 @@ std::vector<std::string> threads() {
   }
   closedir(folder);
   return lines;
+}
+
+std::string transport_state() {
+  const char* path = std::getenv("NCCL_NET_PLUGIN");
+  void* plugin = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  if (plugin == nullptr) return "not loaded";
+  auto* state =
+      reinterpret_cast<void (*)(char*, std::size_t)>(dlsym(plugin, "dynamiccl_transport_state"));
+  if (state == nullptr) return "a version that does not say";
+  std::vector<char> text(std::size_t{64} << 10);
+  state(text.data(), text.size());
+  return text.data();
 }
 
 std::string text(const Resources& r) {

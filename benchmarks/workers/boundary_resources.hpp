@@ -20,6 +20,8 @@ Resources resources();
 /// Of each thread of this process: its name, its state, the CPU time that it took so far and in
 /// which call of the kernel it is (where that may be read).
 std::vector<std::string> threads();
+/// What our network plugin, where NCCL has loaded it (NCCL_NET_PLUGIN), has under way.
+std::string transport_state();
 /// A JSON object.
 std::string text(const Resources& resources);
 /// What of it there is more of by at least one for each use in between (of the GPU: 2 MiB, its

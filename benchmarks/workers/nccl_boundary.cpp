@@ -123,6 +123,8 @@ class Watch {
                  static_cast<unsigned long long>(at >> 1 & 127));
     for (const std::string& line : dynamiccl::boundary::threads())
       std::fprintf(stderr, "rank %d: thread %s\n", rank_, line.c_str());
+    std::fprintf(stderr, "rank %d: transport: %s\n", rank_,
+                 dynamiccl::boundary::transport_state().c_str());
     std::fflush(stderr);
   }
 

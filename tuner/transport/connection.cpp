@@ -1,5 +1,6 @@
 #include "tuner/transport/connection.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "tuner/transport/settings.hpp"
@@ -31,6 +32,12 @@ Result Connection::register_memory(void* data, std::size_t bytes, int type, Memo
 Result Connection::forget_memory(Memory* memory) {
   delete memory;
   return nccl_net::kSuccess;
+}
+
+std::uint64_t Connection::messages_under_way() const {
+  return static_cast<std::uint64_t>(
+      std::count_if(requests_.begin(), requests_.end(),
+                    [](const Request& request) { return request.in_use.load(); }));
 }
 
 Request* Connection::new_request(std::byte* data, std::size_t bytes) {

@@ -31,7 +31,7 @@ struct Request {
   std::size_t moved = 0;     ///< handed to copies so far
   std::uint64_t number = 0;  ///< of the message in its connection
   std::atomic<int> left{0};  ///< pieces that are not copied yet
-  bool in_use = false;
+  std::atomic<bool> in_use{false};
   bool started = false;
   std::atomic<bool> large{false};  ///< the copy threads know of it
 };
@@ -66,6 +66,7 @@ class Connection {
  protected:
   /// The slot of the next message; nullptr while all are under way.
   Request* new_request(std::byte* data, std::size_t bytes);
+  [[nodiscard]] std::uint64_t messages_under_way() const;
   /// A request is over; its slot is free.
   static void end_request(Request& request) { request.in_use = false; }
 

@@ -19,9 +19,10 @@
 namespace dynamiccl::transport {
 namespace {
 
-// Looks in vain before the core is offered to others, and before the thread sleeps while no large
-// message is under way, and while one is.
-constexpr int kSpins = 4000;
+// Looks in vain before the core is offered to others (early: NCCL's own threads, which offer theirs
+// at once, would get little of one that is shared with copy threads), and before the thread sleeps
+// while no large message is under way, and while one is.
+constexpr int kSpins = 64;
 constexpr int kPatience = 2000;
 constexpr int kPatienceActive = 40000;
 
@@ -93,6 +94,17 @@ void CopyPool::remove(Movable& movable) {
     if ((round & 1) == 0) continue;
     while (rounds_[id].number.load(std::memory_order_acquire) == round) sched_yield();
   }
+}
+
+std::string CopyPool::state() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::string text = std::to_string(threads_.load()) + " copy threads, " +
+                     std::to_string(sleeping_.load()) + " asleep" +
+                     (waking_.load() ? ", one on its way, " : ", ") +
+                     std::to_string(active_.load()) + " large messages\n";
+  for (std::size_t i = 0; i < end_.load(); ++i)
+    if (Movable* movable = connections_[i].load()) text += movable->state();
+  return text;
 }
 
 bool CopyPool::scan(unsigned id, std::size_t& first) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string>
 
 namespace dynamiccl::transport {
 
@@ -13,6 +14,8 @@ class Movable {
  public:
   /// Moves one piece of at most `most` bytes. @returns whether there was one
   virtual bool step(std::size_t most) noexcept = 0;
+  /// What is under way, a line for people who look for why nothing moves; "" where nothing is.
+  [[nodiscard]] virtual std::string state() = 0;
 
  protected:
   ~Movable() = default;
@@ -38,6 +41,8 @@ class CopyPool {
     wake();
   }
   void end_large() { active_.fetch_sub(1, std::memory_order_relaxed); }
+  /// What the threads do, and every connection with something under way, line by line.
+  [[nodiscard]] std::string state();
   /// There is something to move: a thread that dozed off comes back. Cheap when none did, or one is
   /// on its way.
   void wake() {

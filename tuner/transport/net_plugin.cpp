@@ -1,9 +1,11 @@
 // The network that NCCL loads: one transport under four versions of its interface.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
 
+#include "tuner/transport/copy_pool.hpp"
 #include "tuner/transport/net_abi.hpp"
 #include "tuner/transport/transport.hpp"
 
@@ -235,6 +237,14 @@ void dynamiccl_transport_bytes(std::uint64_t moved_bytes[3]) {
   moved_bytes[0] = transport_abi::counts().ring_bytes.load();
   moved_bytes[1] = transport_abi::counts().device_bytes.load();
   moved_bytes[2] = transport_abi::counts().tcp_bytes.load();
+}
+/// What is under way in this process and does not move, as text, for who looks for why. Ends in 0.
+DYN_EXPORT void dynamiccl_transport_state(char* text, std::size_t bytes);
+void dynamiccl_transport_state(char* text, std::size_t bytes) {
+  transport_abi::guarded([&] {
+    std::snprintf(text, bytes, "%s", transport_abi::CopyPool::instance().state().c_str());
+    return transport_abi::kSuccess;
+  });
 }
 DYN_EXPORT extern const dynamiccl::nccl_net::PluginV11 ncclNetPlugin_v11;
 DYN_EXPORT extern const dynamiccl::nccl_net::PluginV10 ncclNetPlugin_v10;

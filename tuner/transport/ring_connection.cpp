@@ -10,6 +10,9 @@ namespace dynamiccl::transport {
 namespace {
 
 constexpr int kPiecesPerCall = 4;  ///< that NCCL's thread copies before it looks at other messages
+/// Looks of NCCL's thread, some microseconds apart, at a piece that no copy thread takes, before it
+/// copies that itself: on a busy machine copy threads may have no core for milliseconds.
+constexpr int kUntakenLooks = 16;
 
 int pieces_of(std::size_t bytes, std::size_t cell_bytes) {
   return bytes == 0 ? 1 : static_cast<int>((bytes + cell_bytes - 1) / cell_bytes);
@@ -139,6 +142,29 @@ bool RingConnection::step(std::size_t most) noexcept {
   return taken;
 }
 
+std::string RingConnection::state() {
+  const std::uint64_t under_way = messages_under_way();
+  if (under_way == 0) return "";
+  const std::uint64_t posted = posted_.load();
+  const std::uint64_t current = current_.load();
+  const std::uint32_t cell = next_cell_.load();
+  std::string text = std::string(sender_ ? "sends" : "receives") + ": " + std::to_string(posted) +
+                     " messages asked for, " + std::to_string(under_way) + " not over, " +
+                     std::to_string(current) + " taken in whole";
+  if (lock_.test_and_set(std::memory_order_acquire)) {
+    text += ", a piece is being taken";
+  } else {
+    const Request& next = requests_[current % kSlots];
+    if (current != posted)
+      text += ", of the next " + std::to_string(next.moved) + " of " + std::to_string(next.bytes) +
+              " bytes";
+    lock_.clear(std::memory_order_release);
+  }
+  return text + "; cell " + std::to_string(cell) + " has turn " +
+         std::to_string(ring_->cell(cell).turn.load()) + "; " + std::to_string(busy_.load()) +
+         " pieces being copied" + (peer_gone_.load() ? "; the peer is gone" : "") + "\n";
+}
+
 Result RingConnection::post(Request*& request, std::byte* data, std::size_t bytes) {
   request = new_request(data, bytes);
   if (request == nullptr) return nccl_net::kSuccess;
@@ -181,9 +207,20 @@ Result RingConnection::test(Request& request, bool& done) {
   }
   if (broken_.load(std::memory_order_acquire) || peer_gone_.load(std::memory_order_acquire))
     return failure(request);
-  if (request.large && cell_ready(next_cell_.load(std::memory_order_relaxed)))
-    CopyPool::instance().wake();
+  push_on();
   return nccl_net::kSuccess;
+}
+
+void RingConnection::push_on() {
+  const std::uint32_t cell = next_cell_.load(std::memory_order_relaxed);
+  if (cell != seen_cell_ || !cell_ready(cell)) {
+    seen_cell_ = cell;
+    untaken_ = 0;
+  }
+  if (!cell_ready(cell)) return;
+  if (++untaken_ <= kUntakenLooks) return CopyPool::instance().wake();
+  untaken_ = 0;
+  step(std::numeric_limits<std::size_t>::max());
 }
 
 /// What the peer wrote before its end still counts.

@@ -39,11 +39,15 @@ class RingConnection final : public Connection, private Movable, private PeerCli
   RingConnection(bool sender, FileDescriptor socket, std::unique_ptr<Ring> ring,
                  std::size_t inline_bytes, std::uint32_t first_cell);
   bool step(std::size_t most) noexcept override;
+  [[nodiscard]] std::string state() override;
   bool take(std::size_t most, Piece& piece) noexcept;
   bool take_receive(Request& request, std::size_t most, Piece& piece) noexcept;
   void copy(const Piece& piece) noexcept;
   [[nodiscard]] bool cell_ready(std::uint32_t cell) const noexcept;
   Result post(Request*& request, std::byte* data, std::size_t bytes);
+  /// A message is under way that NCCL's thread leaves to the copy threads: sees to it that a piece
+  /// which is there is copied.
+  void push_on();
   Result failure(const Request& request);
   bool on_packet(const Packet& packet, FileDescriptor file) override;
   void on_hang_up() override { peer_gone_.store(true, std::memory_order_release); }
@@ -60,6 +64,8 @@ class RingConnection final : public Connection, private Movable, private PeerCli
   std::atomic<bool> peer_closed_{false};  ///< it said so: its process did not end
   std::atomic<bool> broken_{false};       ///< the peer wrote what it must not
   bool reported_ = false;
+  std::uint32_t seen_cell_ = 0;  ///< which came next when NCCL's thread last looked
+  int untaken_ = 0;              ///< how often it has seen that one, ready, since
 };
 
 }  // namespace dynamiccl::transport

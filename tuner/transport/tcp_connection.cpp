@@ -188,6 +188,15 @@ bool TcpConnection::receive_some(Request& request, std::size_t most) noexcept {
                              std::min(request.bytes - request.moved, most), MSG_DONTWAIT));
 }
 
+std::string TcpConnection::state() {
+  const std::uint64_t under_way = messages_under_way();
+  if (under_way == 0) return "";
+  return std::string(sender_ ? "sends" : "receives") +
+         " by TCP: " + std::to_string(posted_.load()) + " messages asked for, " +
+         std::to_string(under_way) + " not over, " + std::to_string(current_.load()) +
+         " moved in whole" + (end_.load() == End::none ? "" : "; the connection is over") + "\n";
+}
+
 bool TcpConnection::step(std::size_t most) noexcept {
   const std::uint64_t message = current_.load(std::memory_order_relaxed);
   if (message == posted_.load(std::memory_order_acquire) || end_.load() != End::none ||

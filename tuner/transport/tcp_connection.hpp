@@ -30,6 +30,7 @@ class TcpConnection final : public Connection, private Movable {
 
   TcpConnection(bool sender, FileDescriptor socket, std::size_t inline_bytes);
   bool step(std::size_t most) noexcept override;
+  [[nodiscard]] std::string state() override;
   bool send_some(Request& request, std::size_t most) noexcept;
   bool receive_some(Request& request, std::size_t most) noexcept;
   bool moved(Request& request, ssize_t bytes) noexcept;

@@ -107,6 +107,21 @@ class CudaDevice final : public Device {
     wait();
   }
 
+  void multiply_for(std::chrono::milliseconds time) override {
+    constexpr unsigned kOrder = 2048;
+    constexpr std::size_t kBytes = std::size_t{kOrder} * kOrder * sizeof(float);
+    static_assert(kOrder % kernels::kTile == 0);
+    if (matrices_ == nullptr) matrices_ = allocate(3 * kBytes);
+    auto* a = reinterpret_cast<float*>(matrices_.get());
+    const auto end = std::chrono::steady_clock::now() + time;
+    do {
+      check_cuda(kernels::multiply(a, a + kBytes / sizeof(float), a + 2 * kBytes / sizeof(float),
+                                   kOrder, stream_),
+                 "multiplying matrices");
+      wait();
+    } while (std::chrono::steady_clock::now() < end);
+  }
+
  private:
   void wait() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
@@ -136,6 +151,7 @@ class CudaDevice final : public Device {
   std::string pci_;
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<std::byte> found_;
+  std::shared_ptr<std::byte> matrices_;  ///< of multiply_for; nullptr until it is called
 };
 
 }  // namespace
@@ -155,6 +171,12 @@ std::unique_ptr<Device> open_device(int index) {
         ErrorKind::environment,
         fmt::format("GPU {} was asked for, this process sees GPUs 0 to {}", index, count - 1));
   }
+  return std::make_unique<CudaDevice>(index);
+}
+
+std::unique_ptr<Device> open_device_at(const std::string& pci) {
+  int index = 0;
+  check_cuda(cudaDeviceGetByPCIBusId(&index, pci.c_str()), ("finding the GPU at " + pci).c_str());
   return std::make_unique<CudaDevice>(index);
 }
 

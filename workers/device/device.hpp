@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -41,12 +42,18 @@ class Device {
   virtual DataVerdict verify(const DataSource& source, const void* out,
                              const std::vector<ExpectedPart>& parts) = 0;
   virtual void poison(void* out, std::size_t bytes) = 0;
+
+  /// Multiplies matrices on all of the GPU for so long, and the end of one product more.
+  virtual void multiply_for(std::chrono::milliseconds time) = 0;
 };
 
 /// Opens the GPU with this number among those the process sees; a process that sees one takes it
 /// under any number, as its container or CUDA_VISIBLE_DEVICES chose it.
 /// @throws Error(environment) saying why there is none
 std::unique_ptr<Device> open_device(int index);
+/// The GPU at this place on the bus, as Device::pci() says it.
+/// @throws Error(environment) saying why this process has none there
+std::unique_ptr<Device> open_device_at(const std::string& pci);
 
 /// The GPU that the plan gives a rank; `otherwise` where it says nothing of this rank.
 inline int planned_gpu(const std::vector<int>& gpu_of_rank, int rank, int otherwise) {

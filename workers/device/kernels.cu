@@ -97,6 +97,23 @@ void with_format(Format format, F&& function) {
 template <Format format>
 using BitsOf = typename Encoded<format>::Bits;
 
+/// A block computes a tile of c, by tiles of a and b that lie in its shared memory.
+__global__ void multiply_kernel(const float* a, const float* b, float* c, unsigned order) {
+  __shared__ float tile_a[kTile][kTile];
+  __shared__ float tile_b[kTile][kTile];
+  const std::size_t row = blockIdx.y * kTile + threadIdx.y;
+  const std::size_t column = blockIdx.x * kTile + threadIdx.x;
+  float sum = 0;
+  for (unsigned first = 0; first < order; first += kTile) {
+    tile_a[threadIdx.y][threadIdx.x] = a[row * order + first + threadIdx.x];
+    tile_b[threadIdx.y][threadIdx.x] = b[(first + threadIdx.y) * order + column];
+    __syncthreads();
+    for (unsigned k = 0; k < kTile; ++k) sum += tile_a[threadIdx.y][k] * tile_b[k][threadIdx.x];
+    __syncthreads();
+  }
+  c[row * order + column] = sum / static_cast<float>(order);
+}
+
 }  // namespace
 
 cudaError_t fill(void* out, Format format, std::uint64_t own_key, std::uint64_t first,
@@ -118,6 +135,13 @@ cudaError_t compare(const void* out, Format format, std::uint64_t key, std::uint
     compare_kernel<kFormat><<<blocks_for(part.count), kThreads, 0, stream>>>(
         static_cast<const BitsOf<kFormat>*>(out), key, range, part, found);
   });
+  return cudaGetLastError();
+}
+
+cudaError_t multiply(const float* a, const float* b, float* c, unsigned order,
+                     cudaStream_t stream) {
+  multiply_kernel<<<dim3(order / kTile, order / kTile), dim3(kTile, kTile), 0, stream>>>(a, b, c,
+                                                                                         order);
   return cudaGetLastError();
 }
 

@@ -33,4 +33,8 @@ cudaError_t fill(void* out, Format format, std::uint64_t rank_key, std::uint64_t
 cudaError_t compare(const void* out, Format format, std::uint64_t key, std::uint32_t range,
                     const Part& part, Found* found, cudaStream_t stream);
 
+/// Queues c = a x b / `order` of square matrices; `order` is a multiple of kTile.
+inline constexpr unsigned kTile = 32;
+cudaError_t multiply(const float* a, const float* b, float* c, unsigned order, cudaStream_t stream);
+
 }  // namespace dynamiccl::kernels

@@ -3,6 +3,8 @@
 
 namespace dynamiccl {
 
+std::unique_ptr<Device> open_device_at(const std::string& /*pci*/) { return open_device(0); }
+
 std::unique_ptr<Device> open_device(int /*index*/) {
   throw Error(ErrorKind::environment,
               "this worker was built without CUDA: configure again where the CUDA toolkit is "

@@ -17,13 +17,16 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <thread>
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/usable_cores.hpp"
 #include "profiles/detect/network_interface.hpp"
+#include "workers/device/device.hpp"
 #include "workers/messages.hpp"
 
 namespace dynamiccl {
@@ -96,10 +99,36 @@ struct Matrices {
   volatile float seen_ = 0;
 };
 
-void compute_for(Matrices& matrices, std::chrono::milliseconds time) {
-  const auto end = std::chrono::steady_clock::now() + time;
-  while (std::chrono::steady_clock::now() < end) matrices.multiply_row();
-}
+/// What a neighbour's step does between its messages, on a core or on a GPU.
+class Computing {
+ public:
+  /// @param gpu "" = on a core
+  explicit Computing(const std::string& gpu) {
+    if (gpu.empty()) return;
+    device_ = open_device_at(gpu);
+    gradients_ = device_->allocate(kStepBytes);
+    pinned_ = device_->allocate_pinned(kStepBytes);
+    device_->multiply_for(std::chrono::milliseconds{0});  // what comes once comes now
+  }
+  void run_for(std::chrono::milliseconds time) {
+    if (device_ != nullptr) return device_->multiply_for(time);
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) matrices_.multiply_row();
+  }
+  /// A message leaves the GPU, or comes back; nothing on a core.
+  void to_host() {
+    if (device_ != nullptr) device_->copy_to_host(pinned_.get(), gradients_.get(), kStepBytes);
+  }
+  void from_host() {
+    if (device_ != nullptr) device_->copy_to_device(gradients_.get(), pinned_.get(), kStepBytes);
+  }
+
+ private:
+  Matrices matrices_;
+  std::unique_ptr<Device> device_;
+  std::shared_ptr<std::byte> gradients_;
+  std::shared_ptr<std::byte> pinned_;
+};
 
 /// Told once to the rank that waits for it: the neighbour works.
 void say_ready(int pipe) {
@@ -150,25 +179,34 @@ bool receive_bytes(int socket, std::vector<char>& data, std::size_t bytes) {
 
 /// Until a peer is gone: computing (of "training"), then a message to the next neighbour and one
 /// from the neighbour before.
-int exchange(bool computes, int ready, int listener, const Place& next) {
+int exchange(bool computes, const std::string& gpu, int ready, int listener, const Place& next) {
+  Computing computing(computes ? gpu : "");
   // The neighbour before waits in the listener's queue until it is accepted.
   const int after = joined(next);
   const int before = after < 0 ? -1 : accepted(listener);
   if (before < 0) return 1;
   say_ready(ready);
-  Matrices matrices;
   const std::vector<char> out(std::size_t{256} << 10, 'x');
   std::vector<char> in(out.size());
   for (bool alive = true; alive;) {
-    if (computes) compute_for(matrices, kStepComputes);
+    if (computes) {
+      computing.run_for(kStepComputes);
+      computing.to_host();
+    }
     std::jthread sending([&] { send_bytes(after, out, kStepBytes); });
     alive = receive_bytes(before, in, kStepBytes);
+    if (computes) computing.from_host();
     if (!alive) shutdown(after, SHUT_RDWR);
   }
   return 0;
 }
 
-[[noreturn]] void compute(int ready, int threads) {
+[[noreturn]] void compute(int ready, const std::string& gpu, int threads) {
+  if (!gpu.empty()) {
+    Computing computing(gpu);
+    say_ready(ready);
+    for (;;) computing.run_for(std::chrono::milliseconds{100});
+  }
   const auto forever = [] {
     Matrices matrices;
     for (;;) matrices.multiply_row();
@@ -249,19 +287,16 @@ Neighbour::Neighbour(Communicator& comm, const std::string& kind) {
     throw Error(ErrorKind::input,
                 fmt::format("{} = {}: known are none, {}, {}, {}", kNeighbourVariable, kind,
                             kKinds[0], kKinds[1], kKinds[2]));
-  if (comm.device() != nullptr)
-    throw Error(ErrorKind::input, fmt::format("{} = {}: neighbours are beside ranks on CPUs; on a "
-                                              "GPU a job of your own is one",
-                                              kNeighbourVariable, kind));
   kind_ = kind;
+  const std::string gpu = comm.device() != nullptr ? comm.device()->pci() : "";
   if (kind == "compute") {
-    await(comm, {std::to_string(std::max(1, usable_cores() / comm.size()))});
+    await(comm, {gpu, std::to_string(std::max(1, usable_cores() / comm.size()))});
     return;
   }
   const auto [listener, own] = listen_here();
   const Place next = next_of(comm, own);
-  await(comm,
-        {std::to_string(listener), std::to_string(next.address.s_addr), std::to_string(next.port)});
+  await(comm, {gpu, std::to_string(listener), std::to_string(next.address.s_addr),
+               std::to_string(next.port)});
   close(listener);
 }
 
@@ -312,12 +347,18 @@ Neighbour::~Neighbour() { stop(); }
 
 int be_neighbour(int count, char** arguments) {
   const std::string_view kind = count > 0 ? arguments[0] : "";
-  if (kind == "compute" && count == 3)
-    compute(number(arguments[1]), std::max(1, number(arguments[2])));
-  if ((kind == "link" || kind == "training") && count == 5)
-    return exchange(
-        kind == "training", number(arguments[1]), number(arguments[2]),
-        {{static_cast<in_addr_t>(std::strtoul(arguments[3], nullptr, 10))}, number(arguments[4])});
+  try {
+    const std::string gpu = count > 2 ? arguments[2] : "";
+    if (kind == "compute" && count == 4)
+      compute(number(arguments[1]), gpu, std::max(1, number(arguments[3])));
+    if ((kind == "link" || kind == "training") && count == 6)
+      return exchange(kind == "training", gpu, number(arguments[1]), number(arguments[3]),
+                      {{static_cast<in_addr_t>(std::strtoul(arguments[4], nullptr, 10))},
+                       number(arguments[5])});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "the neighbour of this rank: %s\n", error.what());
+    return 1;
+  }
   return 2;
 }
 

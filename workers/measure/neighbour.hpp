@@ -15,10 +15,11 @@ inline constexpr const char* kNeighbourArgument = "--neighbour";
 
 /// Other work beside the ranks of a launch, from before their first cell to after their last: a
 /// process beside each rank, in the rank's container where it is in one.
-///   compute   multiplies matrices, with a thread for each core that the rank has to itself
+///   compute   multiplies matrices, with a thread for each core that the rank has to itself; where
+///             the rank has a GPU on that GPU, which the two take in turns
 ///   link      sends to the next rank's neighbour as fast as the network takes it
 ///   training  both in turn, as a job's ranks do in their steps: 20 ms of multiplying, then 8 MiB
-///             to the next and 8 MiB from the one before
+///             to the next and 8 MiB from the one before; on a rank's GPU, through host memory
 class Neighbour {
  public:
   /// Collective. @param kind "" or "none": none is started

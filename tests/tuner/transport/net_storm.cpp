@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -107,10 +108,12 @@ class Channel {
     expected_.resize(room_bytes());
   }
   [[nodiscard]] bool finished() const { return ended_ == options_.messages; }
-  /// @returns whether anything moved
-  bool poll() {
+  [[nodiscard]] std::uint64_t ended() const { return ended_; }
+  /// @param most messages that may have begun. @returns whether anything moved
+  bool poll(std::uint64_t most) {
     bool any = false;
-    while (begun_ < options_.messages && begun_ - ended_ < kWindow && begin()) any = true;
+    most = std::min(most, options_.messages);
+    while (begun_ < most && begun_ - ended_ < kWindow && begin()) any = true;
     if (ended_ == begun_) return any;
     bool done = false;
     std::size_t bytes = 0;
@@ -294,9 +297,11 @@ class Rank {
     while (!all) {
       all = true;
       bool any = false;
-      for (auto& channel : channels) {
-        any |= channel->poll();
-        all &= channel->finished();
+      for (std::size_t i = 0; i < channels.size(); ++i) {
+        // Senders and receivers take turns in the list.
+        const bool waits = options_.in_turn && i % 2 == 0;
+        any |= channels[i]->poll(waits ? channels[i + 1]->ended() + 1 : options_.messages);
+        all &= channels[i]->finished();
       }
       const auto now = Clock::now();
       if (any) moved = now;

@@ -26,8 +26,9 @@ struct StormOptions {
   bool fork_children = false;  ///< each rank makes children that live on, as data loaders do
   bool fork_often = false;     ///< each rank forks all the time; every other child ends at once
   bool folders_apart = false;  ///< each rank has a folder of its own: they meet by TCP
-  bool device = false;         ///< messages lie in memory of a GPU (libcuda.so.1 must be loadable)
-  int patience_s = 60;  ///< with which a rank waits for a connection, and for anything to move
+  bool in_turn = false;  ///< a message is sent when the one before has come from the other side
+  bool device = false;   ///< messages lie in memory of a GPU (libcuda.so.1 must be loadable)
+  int patience_s = 60;   ///< with which a rank waits for a connection, and for anything to move
   bool quiet = true;
 };
 

@@ -3,11 +3,13 @@
 //   net_storm [--library FILE] [--folder DIR] [--version 8..11] [--ranks N] [--channels N]
 //   [--messages N] [--most-bytes N]
 //             [--bytes N] [--kills N] [--rounds N] [--fork] [--fork-often] [--tcp] [--device]
-//             [--seed N]
+//             [--in-turn] [--seed N]
 //             [--patience SECONDS] [--verbose] [--as-rank N --meeting DIR]
 // --bytes: messages alike, whose time is shown; --kills: that many storms, in each of which one
-// rank is killed at a random moment, and the others must be told within 10 s; --as-rank: one rank
-// alone, whose handles go through the pipes "DIR/rankN.handles" (mkfifo), as in containers.
+// rank is killed at a random moment, and the others must be told within 10 s; --in-turn: a message
+// is sent when the one before has come from the other side, as steps of an all-reduce are;
+// --as-rank: one rank alone, whose handles go through the pipes "DIR/rankN.handles" (mkfifo), as in
+// containers.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -93,7 +95,7 @@ int main(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const bool flag = word == "--fork" || word == "--fork-often" || word == "--tcp" ||
-                      word == "--device" || word == "--verbose";
+                      word == "--device" || word == "--in-turn" || word == "--verbose";
     if (!flag && i + 1 >= count) {
       std::fprintf(stderr, "%s needs a value\n", word.c_str());
       return 2;
@@ -114,6 +116,8 @@ int main(int count, char** words) {
       options.folders_apart = true;
     else if (word == "--device")
       options.device = true;
+    else if (word == "--in-turn")
+      options.in_turn = true;
     else if (word == "--verbose")
       options.quiet = false;
     else if (word == "--library")

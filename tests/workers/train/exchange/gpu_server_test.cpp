@@ -44,6 +44,7 @@ class NamedDevice final : public Device {
     return {};
   }
   void poison(void*, std::size_t) override {}
+  void multiply_for(std::chrono::milliseconds) override {}
 };
 
 enum class Fault { none, left_out, used_twice, stale_answer };
