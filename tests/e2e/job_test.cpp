@@ -293,7 +293,7 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   CHECK(says(none, "no rank of it loaded the plugin"));
   CHECK(says(none, "communicates by MPI or Gloo alone has no such plugin"));
   // What fails without us gets no advice on NCCL.
-  const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; exit 3"});
+  const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; echo ------ >&2; exit 3"});
   CHECK(says(broken, "failed by itself (exit code 3, after 0."));
   CHECK(says(broken, "its last line on stderr: broken"));
   CHECK_FALSE(says(broken, "NCCL 2.23"));

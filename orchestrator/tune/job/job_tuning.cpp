@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/export/folder_network.hpp"
@@ -42,12 +44,15 @@ std::set<std::string> users_variables() {
   return names;
 }
 
+/// The last line that says something: frames of dashes do not.
 std::string last_line(const std::string& text) {
-  const auto end = text.find_last_not_of(" \n\r\t");
-  if (end == std::string::npos) return "";
-  const auto begin = text.rfind('\n', end);
-  return text.substr(begin == std::string::npos ? 0 : begin + 1,
-                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+  std::string last;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (std::any_of(line.begin(), line.end(),
+                    [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; }))
+      last = trim(line);
+  return last;
 }
 
 /// How many sizes' settings were learnt, beside those that came with the launch settings.
