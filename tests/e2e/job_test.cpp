@@ -130,7 +130,14 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   INFO(again.err << again.out);
   CHECK(again.exit_code == 0);
   CHECK(says(again.out, "still hold"));
+  CHECK(says(again.err, "driver unknown"));
   CHECK(nothing_left(program));
+
+  // A file without settings holds nothing that could be checked.
+  std::ofstream(out + "/nccl.conf") << "garbage\n";
+  const auto damaged = program.run({"tune", "--recheck", "--out", out, "--", kJob});
+  CHECK(damaged.exit_code == 2);
+  CHECK(says(damaged.err, "no settings of a search"));
 }
 
 TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105]") {
@@ -256,8 +263,8 @@ TEST_CASE("settings that a job has from elsewhere are no part of a search, and a
   // A job that is accompanied keeps them.
   setenv("NCCL_CONF_FILE", conf.c_str(), 1);
   CHECK(program
-            .run({"tune", "--online", "--out", out, "--call-agent", "default", "--", kJob,
-                  "--steps", "3"})
+            .run({"tune", "--online", "--out", out, "--call-agent", "none", "--", kJob, "--steps",
+                  "3"})
             .exit_code == 0);
   unsetenv("NCCL_CONF_FILE");
   CHECK(says(text_of(out + "/launches/nccl.conf"), "NCCL_SOCKET_NTHREADS=4"));

@@ -282,8 +282,10 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
 int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, const RunInfo& info,
                    const Shared& shared, const Console& console) {
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
-  console.note(fmt::format("stored with NCCL {}, driver {}", stored.provenance.value("nccl", "?"),
-                           stored.provenance.value("driver", "?")));
+  const std::string driver = stored.provenance.value("driver", "");
+  console.note(fmt::format("stored with NCCL {}, driver {}",
+                           stored.provenance.value("nccl", "unknown"),
+                           driver.empty() ? "unknown" : driver));
   if (shared.json)
     fmt::print("{}\n", result_json(result, info.id, "").dump(1));
   else
@@ -316,7 +318,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
     request.origin = stored.choice.origin;
     console.note("it starts with the settings in " + out);
   }
-  request.leader.agent = options.call_agent;
+  request.leader.agent = options.call_agent == "none" ? "default" : options.call_agent;
   request.leader.agent_options = options.agent_options;
   request.leader.learn_cost = options.learn_cost;
   request.leader.gloo = options.gloo;
