@@ -100,7 +100,8 @@ std::string conf_text(const std::map<std::string, std::string>& ours,
 /// The file that NCCL would read without us: $NCCL_CONF_FILE, else ~/.nccl.conf; "": none.
 std::string users_conf_path();
 /// What it says; "": nothing.
-/// @param whole with settings that an earlier `tune` wrote: who accompanies a job leaves it as it is
+/// @param whole with settings that an earlier `tune` wrote: who accompanies a job leaves it as it
+/// is
 std::string users_conf(bool whole = false);
 /// Did an earlier `tune` write it?
 bool users_conf_is_tuned();
