@@ -1,6 +1,7 @@
 #include "workers/train/step_driver.hpp"
 
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
@@ -36,7 +37,10 @@ class ExchangeDriver final : public StepDriver {
     worker_.begin(*exchange_);
     restarted();
   }
-  StepTimes step() override { return worker_.step(*exchange_, crosses_); }
+  StepTimes step() override {
+    stand_at_next(Standpoint::step);
+    return worker_.step(*exchange_, crosses_);
+  }
   StepTimes finish() override {
     const StepTimes times = worker_.finish(*exchange_);
     if (settings_ != nullptr) settings_->release();
@@ -94,6 +98,7 @@ class EngineDriver final : public StepDriver {
       step_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
   }
   StepTimes step() override {
+    stand_at_next(Standpoint::step);
     sent_bytes_ += step_bytes_;
     return worker_.step_by(*engine_);
   }

@@ -12,6 +12,7 @@
 #include "profiles/detect/network_interface.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
+#include "workers/standing.hpp"
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/dataset_agreement.hpp"
@@ -109,6 +110,8 @@ class TrainingRun final : public TrainingRunner {
   void compare_workers(CellRecord& record);
   /// After which a worker that owes something is taken for lost.
   [[nodiscard]] Micros silence() const;
+  /// After which no other rank can be at this cell's work any more, however slow it is.
+  [[nodiscard]] Micros longest_wait() const;
   [[nodiscard]] int judged_samples() const {
     return spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   }
@@ -292,6 +295,7 @@ ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
 }
 
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
+  stand_at(Standpoint::step, 0);
   barrier(comm_);
   if (answers_singly(spec_)) {
     train_asynchronously(record, plan);
@@ -425,14 +429,22 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
                   static_cast<std::size_t>(workers_ + 1) * server->shard_bytes());
 }
 
+Micros TrainingRun::longest_wait() const {
+  // Servers wait while each worker does every worker's rounds for the comparison.
+  const double replayed = 2.0 * workers_ * spec_.oracle * (spec_.switch_to ? 2 : 1);
+  constexpr double kSlower = 4;  // than in its profile
+  return Micros(silence().count() + kSlower * replayed * spec_.local_steps * profile_->compute_us *
+                                        std::max(1.0, spec_.slow_factor));
+}
+
 Micros TrainingRun::silence() const {
   constexpr double kLeastS = 30;
   constexpr double kStandstill = 20;  // steps
   const char* told = std::getenv("DYNAMICCL_SILENCE_S");
   const double least_s = told == nullptr ? 0 : std::strtod(told, nullptr);
   const double local_steps = spec_.local_steps;
-  // Gradients and weights of all workers one after the other, over a link of 100 Mbit/s.
-  constexpr double kBytesPerUs = 12.5;
+  // Gradients and weights of all workers one after the other, over a link of 10 Mbit/s.
+  constexpr double kBytesPerUs = 1.25;
   const double bytes =
       2.0 * workers_ * 4 * static_cast<double>(facts_of(spec_.model, spec_.batch).parameters);
   return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + bytes / kBytesPerUs +
@@ -499,6 +511,8 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
 /// Before anything is measured, against one process that does every worker's part.
 void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
   if (spec_.oracle == 0) return;
+  stand_at(Standpoint::step, 0);
+  own_standing().checked = 1;
   const auto make = [&] { return driver(plan); };
   if (answers_singly(spec_)) {
     check_updates(comm_, plan, spec_, own_worker(), silence(), record);
@@ -512,10 +526,12 @@ void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
     check_oracle(comm_, plan, spec_.oracle, own_worker(), make, record);
     if (tuner_ != nullptr) tuner_->check_all(false);
   }
+  own_standing().checked = 0;
 }
 
 /// After the last step, as far as workers agree then.
 void TrainingRun::compare_workers(CellRecord& record) {
+  stand_at(Standpoint::comparison, 0);
   if (agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never)
     return compare_ranks(comm_, dedicated_, profile_->counts, own_worker(), record);
   if (!is_server()) note_digest(*worker_, record);
@@ -528,6 +544,8 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.position = position;
   record.barrier = "none";
   payload_bytes_ = 0;
+  own_standing().cell = static_cast<std::uint32_t>(position);
+  stand_at(Standpoint::profile, 0);
   const std::string refusal = unsupported(cell);
   // A file that only one rank lacks must not leave the others waiting.
   record.reason = agreed_refusal(comm_, refusal, opened_.get());
@@ -540,6 +558,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   const std::string method = std::string(name_of(spec_.method));
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
+  comm_.wait_for_as_long_as(longest_wait());
   const GradientPath path = open_path(figures);
   static const LinkCost nothing_known;
   const LinkCost& cost = needs_cost(spec_) ? link(path) : nothing_known;

@@ -137,6 +137,22 @@ TEST_CASE("a worker that is silent while others go on is named", "[d-13][d-14]")
   CHECK_THROWS_WITH(server.serve(9), ContainsSubstring("none of the ranks 2 has sent"));
 }
 
+TEST_CASE("a server that does not answer is named", "[d-13][d-14]") {
+  const auto plan = plan_of(TrainingMethod::bsp_ps);
+  auto spec = served(Synchronisation::ssp);
+  spec.batch = 1;
+  spec.samples = 8;
+  const auto data = open_dataset(spec);
+  OneLayer learner;
+  TrainingWorker worker(spec, learner, *data, 1, 2, 1);
+  worker.set_order({0});
+  Queued comm(2, {});
+  comm.silent = true;
+  const auto steps = make_outliving<UpdateWorker>(comm, plan, spec, worker, kShort);
+  steps->start();
+  CHECK_THROWS_WITH(steps->work(), ContainsSubstring("none of the ranks 0 has sent"));
+}
+
 TEST_CASE("a server makes no more room than an encoded gradient can need", "[d-91]") {
   auto plan = plan_of(TrainingMethod::bsp_ps);
   plan.codec.codec = Codec::onebit;
