@@ -12,7 +12,7 @@ const char* words_of(Standpoint point) {
     case Standpoint::profile:
       return "at its profile of the model and of messages";
     case Standpoint::step:
-      return "computing";
+      return "in the computation";
     case Standpoint::exchange:
       return "in the exchange";
     case Standpoint::gradients:
