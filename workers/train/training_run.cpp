@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "workers/train/epochs.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
+#include "workers/train/patience.hpp"
 #include "workers/train/step_driver.hpp"
 #include "workers/train/step_traffic.hpp"
 #include "workers/train/step_tuner.hpp"
@@ -109,9 +109,9 @@ class TrainingRun final : public TrainingRunner {
   void check(CellRecord& record, const ExchangePlan& plan);
   void compare_workers(CellRecord& record);
   /// After which a worker that owes something is taken for lost.
-  [[nodiscard]] Micros silence() const;
-  /// After which no other rank can be at this cell's work any more, however slow it is.
-  [[nodiscard]] Micros longest_wait() const;
+  [[nodiscard]] Micros silence() const {
+    return longest_silence(spec_, workers_, Micros(profile_->compute_us));
+  }
   [[nodiscard]] int judged_samples() const {
     return spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   }
@@ -429,29 +429,6 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
                   static_cast<std::size_t>(workers_ + 1) * server->shard_bytes());
 }
 
-Micros TrainingRun::longest_wait() const {
-  // Servers wait while each worker does every worker's rounds for the comparison.
-  const double replayed = 2.0 * workers_ * spec_.oracle * (spec_.switch_to ? 2 : 1);
-  constexpr double kSlower = 4;  // than in its profile
-  return Micros(silence().count() + kSlower * replayed * spec_.local_steps * profile_->compute_us *
-                                        std::max(1.0, spec_.slow_factor));
-}
-
-Micros TrainingRun::silence() const {
-  constexpr double kLeastS = 30;
-  constexpr double kStandstill = 20;  // steps
-  const char* told = std::getenv("DYNAMICCL_SILENCE_S");
-  const double least_s = told == nullptr ? 0 : std::strtod(told, nullptr);
-  const double local_steps = spec_.local_steps;
-  // Gradients and weights of all workers one after the other, over a link of 10 Mbit/s.
-  constexpr double kBytesPerUs = 1.25;
-  const double bytes =
-      2.0 * workers_ * 4 * static_cast<double>(facts_of(spec_.model, spec_.batch).parameters);
-  return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + bytes / kBytesPerUs +
-                kStandstill * local_steps * profile_->compute_us *
-                    std::max(1.0, spec_.slow_factor));
-}
-
 void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& plan) {
   AsynchronousTraining training(comm_, plan, spec_, own_worker(), silence());
   FigureCollector collector(plan, *profile_);
@@ -558,7 +535,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   const std::string method = std::string(name_of(spec_.method));
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
-  comm_.wait_for_as_long_as(longest_wait());
+  comm_.wait_for_as_long_as(longest_wait(spec_, workers_, Micros(profile_->compute_us)));
   const GradientPath path = open_path(figures);
   static const LinkCost nothing_known;
   const LinkCost& cost = needs_cost(spec_) ? link(path) : nothing_known;
