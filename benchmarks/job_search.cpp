@@ -5,12 +5,15 @@
 //   dynamiccl tune --db DB --agent exhaustive --call-agent none --launches 60 -- COMMAND
 //   job_search DB [CORES [SHARE]]
 //
-// CORES of the machine (32) and the SHARE of the default's step that collectives took (0.99) are
-// what the prior is made of. Two ranks of one machine that NCCL sends through sockets.
+// Instead of DB a file FILE.tsv: lines of a setting's name, a tab and microseconds, as
+// scripts/gpu_job_grid.sh leaves them. CORES of the machine (32) and the SHARE of the default's
+// step that collectives took (0.99) are what the prior is made of. Two ranks of one machine that
+// NCCL sends through sockets.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -33,7 +36,21 @@ struct Grid {
   double best_us = 0;
 };
 
+/// Medians by setting.
+std::map<std::string, double> listed_steps(const std::string& path) {
+  std::map<std::string, std::vector<double>> times;
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorKind::input, path + ": cannot be read");
+  for (std::string line; std::getline(file, line);)
+    if (const auto tab = line.find('\t'); tab != std::string::npos)
+      times[line.substr(0, tab)].push_back(std::strtod(line.c_str() + tab + 1, nullptr));
+  std::map<std::string, double> steps;
+  for (const auto& [setting, us] : times) steps[setting] = median(us);
+  return steps;
+}
+
 std::map<std::string, double> stored_steps(const std::string& path) {
+  if (path.ends_with(".tsv")) return listed_steps(path);
   Reader db(path);
   const Table rows = db.query(
       // One search alone: the last one; others may have been of another job.

@@ -12,6 +12,7 @@
 # rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
 # parts: whether a step's parts by the GPU's clock make the step, and what is exposed of the last step's communication;
 # containers: the container study's training, beside the published order;
+# online: a tuner that learns while it trains over sockets with a raised ceiling, beside all static tables of what it may set;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
 # of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
@@ -19,7 +20,7 @@
 # All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
 # each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,22s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -223,6 +224,16 @@ containers() { # SECONDS
   cut -c1-230 "$out/containers.md"
 }
 
+# tuner = "online" over sockets, beside the whole grid of static tables and NCCL's own choices: two GPUs, a launch a round.
+online() { # SECONDS
+  local end=$((SECONDS + $1)) tables
+  tables=$(python3 scripts/online_tables.py make "$out/tables") || { failed=1; return 1; }
+  # Its records have NCCL's times by channel.
+  DYNAMICCL_NCCL_PROFILER=1 experiment experiments/gpu_online_training.toml $((end - SECONDS)) online --no-report --set "work.0.tuner=[\"off\", ${tables#[}" "${shared[@]}" "${given[@]}"
+  python3 scripts/online_tables.py judge "$db" 2>>"$out/online.log" | tee -a "$out/online.md"
+  "$program" query energy --db "$db" --format markdown >>"$out/online.md" 2>>"$out/online.log"
+}
+
 # train_gpu_tests, whose ranks share GPUs over sockets where there are too few: at 2 and 4 ranks on any machine.
 tests() { # SECONDS
   timeout --kill-after=40 "$1" build/trainer/tests/train_gpu_tests --durations yes >"$out/test.log" 2>&1 || failed=1
@@ -280,12 +291,13 @@ for part in "$@"; do
     servers) set_up; servers "$seconds" ;;
     rates) set_up; rates "$seconds" ;;
     parts) set_up; parts "$seconds" ;;
+    online) set_up; online "$seconds" ;;
     containers) set_up; containers "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, parts, containers, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, parts, online, containers, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace dynamiccl {
 
@@ -63,6 +64,15 @@ class GpuOrder {
 /// What libraries that queue their work on a GPU stream offer beside their calls.
 class GpuQueue : public GpuTimer, public GpuOrder {};
 
+/// How long a channel of a library was busy, microseconds. Its kernel holds a multiprocessor.
+struct ChannelTimes {
+  double kernel_us = 0;
+  double proxy_us = 0;    ///< the host's helper thread saw to an operation of it
+  double network_us = 0;  ///< of that, data was under way or waited for
+};
+
+enum class ChannelDetail { none, kernels, all };
+
 /// Whether and how a library's calls run on a GPU: for who owns buffers and waits for calls.
 class GpuCalls {
  public:
@@ -79,6 +89,12 @@ class GpuCalls {
   /// For who waits for queued calls by other means than complete(): throws Error(environment) when
   /// the library knows that they will never be done. Too costly to ask on every turn of a loop.
   virtual void check_queued() const {}
+  /// From now on what the library's channels do is summed up, in as much detail: none, where it has
+  /// no channels or does not tell. Costs calls some microseconds.
+  virtual void watch_channels(ChannelDetail /*detail*/) {}
+  /// Of each channel, since the last call; empty where nobody tells. Kernels are told some time
+  /// after their end.
+  virtual std::vector<ChannelTimes> take_channels() { return {}; }
   /// The library's GPU stream, nullptr where calls block.
   [[nodiscard]] virtual GpuQueue* queue() { return nullptr; }
   /// Gives queue() so many lanes, and takes surplus ones away: collectives on different lanes go on

@@ -309,10 +309,11 @@ std::string engine_misfit(TrainingMethod method, Backend backend) {
 }
 
 std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
-  if (!is_tuned(spec) || !backend_facts(backend).on_gpu) return "";
+  const BackendFacts& facts = backend_facts(backend);
+  if (!is_tuned(spec) || !facts.on_gpu || facts.channels) return "";
   return fmt::format(
-      "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
-      "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
+      "tuner = \"{}\": the trainer sets the calls of openmpi, mpich, gloo and nccl; take one of "
+      "these instead of {}",
       spec.tuner, name_of(backend));
 }
 

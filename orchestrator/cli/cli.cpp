@@ -82,6 +82,14 @@ std::vector<std::string> take_command(std::vector<std::string>& argv) {
   return command;
 }
 
+/// A range whose upper end is the largest number there is says no more than that.
+std::string readable(std::string text) {
+  const auto range = text.find(" not in range ");
+  if (range != std::string::npos && text.find(" to 179769", range) != std::string::npos)
+    text = text.substr(0, range) + " is too small";
+  return text;
+}
+
 int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Shared& shared) {
   // `help --markdown`, whose "help" is gone by now.
   if (argv.size() == 3 && argv[1] == "--markdown" && argv[2] == "--help") {
@@ -96,7 +104,7 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version: on stdout
-    tell(fmt::format("dynamiccl: {}\nTry: dynamiccl {}--help\n", printable(error.what()),
+    tell(fmt::format("dynamiccl: {}\nTry: dynamiccl {}--help\n", readable(printable(error.what())),
                      argv.size() > 1 && !argv[1].starts_with("-") ? argv[1] + " " : ""));
     return exit_code::kUsage;
   }

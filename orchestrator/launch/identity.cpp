@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
@@ -33,20 +35,46 @@ std::string build_description() {
   return fmt::format("{}, {}", version::kCompiler, version::kBuildType);
 }
 
+namespace {
+
+/// Beside a program that lies where it was built: names the tree that its sources are in.
+constexpr const char* kSourceTree = "dynamiccl.source-tree";
+
+/// What may lie beside the program, and the package that brings it.
+struct Part {
+  std::string_view name;
+  std::string_view file;
+  std::string_view package;
+};
+constexpr std::array kParts{
+    Part{"worker for Open MPI", "dynamiccl-worker-openmpi", "dynamiccl-worker-openmpi"},
+    Part{"worker for MPICH", "dynamiccl-worker-mpich", "dynamiccl-worker-mpich"},
+    Part{"worker for Gloo", "dynamiccl-worker", "dynamiccl-worker-gloo"},
+    Part{"trainer for Open MPI", "dynamiccl-trainer-openmpi", "dynamiccl-trainers"},
+    Part{"trainer for MPICH", "dynamiccl-trainer-mpich", "dynamiccl-trainers"},
+    Part{"trainer for Gloo", "dynamiccl-trainer", "dynamiccl-trainers"},
+    Part{"leader", "dynamiccl-leader", "dynamiccl"},
+    Part{"probe", "dynamiccl-probe", "dynamiccl"},
+    Part{"NCCL plugin", "libdynamiccl-nccl-plugin.so", "dynamiccl-nccl-plugin"}};
+
+}  // namespace
+
+std::string why_part_is_absent(const std::string& path, std::string_view how_to_build) {
+  const std::filesystem::path file(path);
+  const auto part = std::find_if(kParts.begin(), kParts.end(), [&](const Part& one) {
+    return one.file == file.filename().string();
+  });
+  std::error_code error;
+  const bool in_build = std::filesystem::exists(file.parent_path() / kSourceTree, error);
+  if (in_build || part == kParts.end())
+    return fmt::format("{} is not built: {}", path, how_to_build);
+  return fmt::format(
+      "{} is not installed: it comes with the package {} (apt-get install ./{}_*.deb), or with "
+      "`cmake --install` of a build that has it",
+      path, part->package, part->package);
+}
+
 std::string installation_text() {
-  struct Part {
-    std::string_view name;
-    std::string_view file;
-  };
-  constexpr std::array kParts{Part{"worker for Open MPI", "dynamiccl-worker-openmpi"},
-                              Part{"worker for MPICH", "dynamiccl-worker-mpich"},
-                              Part{"worker for Gloo", "dynamiccl-worker"},
-                              Part{"trainer for Open MPI", "dynamiccl-trainer-openmpi"},
-                              Part{"trainer for MPICH", "dynamiccl-trainer-mpich"},
-                              Part{"trainer for Gloo", "dynamiccl-trainer"},
-                              Part{"leader", "dynamiccl-leader"},
-                              Part{"probe", "dynamiccl-probe"},
-                              Part{"NCCL plugin", "libdynamiccl-nccl-plugin.so"}};
   std::string present;
   std::string absent;
   for (const auto& part : kParts) {
@@ -79,7 +107,7 @@ std::string data_path(const std::string& name) {
   }
   // A build folder outside its source tree says where that is.
   std::string told;
-  if (std::ifstream file(program_folder() + "/dynamiccl.source-tree"); std::getline(file, told))
+  if (std::ifstream file(program_folder() + "/" + kSourceTree); std::getline(file, told))
     roots.emplace_back(told);
   for (const auto& root : roots) {
     std::error_code error;

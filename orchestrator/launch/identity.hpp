@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace dynamiccl {
 
@@ -16,6 +17,11 @@ std::string build_description();
 /// What `--version` prints: version and build, then which workers, trainers and other parts lie
 /// beside the program, and which do not.
 std::string installation_text();
+
+/// Why a worker, a trainer or another part is not at this path, for people: where the folder is no
+/// build's, the package that brings it.
+/// @param how_to_build "its library was not found when this build was configured"
+std::string why_part_is_absent(const std::string& path, std::string_view how_to_build);
 
 /// Folder of the running executable: the workers lie beside it.
 std::string program_folder();

@@ -12,6 +12,7 @@
 #include "containers/environment.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "profiles/detect/probes/cpu_probe.hpp"
 
@@ -24,18 +25,16 @@ std::string why_backend_cannot_run(Backend backend, const std::string& worker_fo
                        name_of(backend));
   const std::string worker = fmt::format("{}/{}", worker_folder, worker_program(backend));
   if (!std::filesystem::exists(worker))
-    return fmt::format("{} is not built: its library was not found when this build was configured",
-                       worker);
+    return why_part_is_absent(worker, "its library was not found when this build was configured");
   return "";
 }
 
 std::string why_backend_cannot_train(Backend backend, const std::string& worker_folder) {
   const std::string trainer = fmt::format("{}/{}", worker_folder, trainer_program(backend));
   if (!std::filesystem::exists(trainer))
-    return fmt::format(
-        "{} is not built: apt-get install libtorch-dev libopenblas0-pthread, then "
-        "configure and build again",
-        trainer);
+    return why_part_is_absent(trainer,
+                              "apt-get install libtorch-dev libopenblas0-pthread, then configure "
+                              "and build again");
   return "";
 }
 

@@ -212,7 +212,7 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
   if (human.rows.empty()) out += "(no rows)\n";
   if (!human.held_fixed.empty())
     out += broken_text("held fixed: " + human.held_fixed + "\n", width);
-  return out + legend;  // names stay whole, to be copied
+  return out + broken_text(legend, width);
 }
 
 std::string markdown_table(const Table& table, const Columns& columns) {

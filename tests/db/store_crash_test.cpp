@@ -291,6 +291,45 @@ TEST_CASE("a full disk is explained and costs nothing stored before", "[G-01]") 
   CHECK(code == 0);
 }
 
+TEST_CASE("a disk too full for a new database is explained, wherever it ends", "[G-01]") {
+  const ScratchFolder folder;
+  const auto mount_point = folder.file("small");
+  mkdir(mount_point.c_str(), 0755);
+  constexpr int kNotAllowed = 77;
+  Child child([&](const auto&) {
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", mount_point.c_str(), "tmpfs", 0, "size=2m") != 0) {
+      _exit(kNotAllowed);
+    }
+    constexpr int kPages = 512;
+    const std::string page(4096, 'x');
+    int explained = 0;
+    for (int left = 0; left < 128; left += 4) {
+      const auto fill = mount_point + "/fill";
+      {
+        std::ofstream file(fill);
+        for (int i = 0; i < kPages - left; ++i) file << page << std::flush;
+      }
+      const auto path = mount_point + "/a.sqlite";
+      try {
+        const Store store(path);
+      } catch (const Error& error) {
+        // Anything that is not explained ends this process.
+        const std::string message = error.what();
+        if (message.find("database " + path + ": ") == std::string::npos) throw;
+        ++explained;
+      }
+      for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((path + end).c_str());
+      unlink(fill.c_str());
+    }
+    if (explained == 0) throw std::runtime_error("no disk was full");
+  });
+  const int code = child.wait();
+  if (code == kNotAllowed) SKIP("this user may not mount a small file system");
+  CHECK(code == 0);
+}
+
 TEST_CASE("missing permissions are explained, and a database of others can still be read",
           "[G-01]") {
   const ScratchFolder folder;

@@ -16,6 +16,7 @@
 #include "containers/processes.hpp"
 #include "core/statistics/statistics.hpp"
 #include "tests/e2e/program.hpp"
+#include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
@@ -87,7 +88,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
           "[C-15][C-39][E-64][E-102][E-109][E-133]") {
   const OverSockets sockets;
   const Program program;
-  const std::string out = program.folder() + "/tuned";
+  const std::string out = program.folder() + "/what is tuned";
   const auto tuned = program.run({"tune", "--out", out, "--launches", "8", "--pairs", "3",
                                   "--learn-seconds", "2", "--", kJob});
   INFO(tuned.err << tuned.out);
@@ -95,7 +96,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   CHECK(says(tuned.err, "will be started up to 8 times to search"));
   CHECK(says(tuned.err, "3 calls a step"));
   REQUIRE(says(tuned.out, "FASTER"));
-  CHECK(says(tuned.out, "NCCL_CONF_FILE=" + fs::canonical(out).string() + "/nccl.conf " + kJob));
+  CHECK(says(tuned.out, "NCCL_CONF_FILE='" + fs::canonical(out).string() + "/nccl.conf' " + kJob));
   CHECK(says(text_of(out + "/nccl.conf"), "NCCL_SOCKET_NTHREADS="));
   CHECK(nlohmann::json::parse(text_of(out + "/table.json")).at("epoch") == 1);
   CHECK(nothing_left(program));
@@ -129,7 +130,14 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   INFO(again.err << again.out);
   CHECK(again.exit_code == 0);
   CHECK(says(again.out, "still hold"));
+  CHECK(says(again.err, "driver unknown"));
   CHECK(nothing_left(program));
+
+  // A file without settings holds nothing that could be checked.
+  std::ofstream(out + "/nccl.conf") << "garbage\n";
+  const auto damaged = program.run({"tune", "--recheck", "--out", out, "--", kJob});
+  CHECK(damaged.exit_code == 2);
+  CHECK(says(damaged.err, "no settings of a search"));
 }
 
 TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105]") {
@@ -212,6 +220,66 @@ TEST_CASE("settings per call are learnt where the launch settings stay the defau
   CHECK(program.value("SELECT count(*) FROM decision WHERE task_key NOT LIKE '%/job/step/%'") > 0);
 }
 
+TEST_CASE("settings that a job has from elsewhere are no part of a search, and are told",
+          "[E-105]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const auto tune = [&](std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"tune",    "--out", out,       "--call-agent", "none",
+                                   "--steps", "6",     "--agent", "default"};
+    more.insert(more.end(), {"--", kJob});
+    words.insert(words.end(), more.begin(), more.end());
+    return program.run(words);
+  };
+  // What the environment says outranks what the launches are given.
+  setenv("NCCL_PROFILER_PLUGIN", "/elsewhere/libother.so", 1);
+  setenv("DYNAMICCL_TUNER_FOLDER", "/elsewhere", 1);
+  const auto refused = tune();
+  unsetenv("NCCL_PROFILER_PLUGIN");
+  unsetenv("DYNAMICCL_TUNER_FOLDER");
+  CHECK(refused.exit_code == 2);
+  CHECK(says(refused.err, "NCCL_PROFILER_PLUGIN, DYNAMICCL_TUNER_FOLDER are set here"));
+  CHECK(says(refused.err, "env -u NCCL_PROFILER_PLUGIN -u DYNAMICCL_TUNER_FOLDER"));
+
+  // Of an earlier search's file only what the user had set himself stays.
+  const std::string conf = program.file(
+      "earlier.conf",
+      "# Written by dynamiccl; the first value of a name counts.\nNCCL_SOCKET_NTHREADS=4\n"
+      "# What NCCL would have read without it:\nNCCL_TUNER_PLUGIN=/elsewhere/libother.so\n"
+      "NCCL_MIN_CTAS=3\n");
+  setenv("NCCL_CONF_FILE", conf.c_str(), 1);
+  const auto again = tune();
+  unsetenv("NCCL_CONF_FILE");
+  INFO(again.err);
+  CHECK(again.exit_code == 0);
+  CHECK(says(again.err, conf + " was written by an earlier `tune`"));
+  CHECK(says(again.err, "NCCL_TUNER_PLUGIN=/elsewhere/libother.so of " + conf + " is not loaded"));
+  CHECK(says(again.err, "NCCL_MIN_CTAS is set by you"));
+  CHECK_FALSE(says(again.err, "NCCL_SOCKET_NTHREADS is set by you"));
+  CHECK(says(text_of(out + "/launches/nccl.conf"), "NCCL_MIN_CTAS=3"));
+  CHECK_FALSE(says(text_of(out + "/launches/nccl.conf"), "NCCL_SOCKET_NTHREADS=4"));
+
+  // A job that is accompanied keeps them.
+  setenv("NCCL_CONF_FILE", conf.c_str(), 1);
+  CHECK(program
+            .run({"tune", "--online", "--out", out, "--call-agent", "none", "--", kJob, "--steps",
+                  "3"})
+            .exit_code == 0);
+  unsetenv("NCCL_CONF_FILE");
+  CHECK(says(text_of(out + "/launches/nccl.conf"), "NCCL_SOCKET_NTHREADS=4"));
+
+  // Two searches would read each other's settings.
+  const pid_t first = program.start({"tune", "--out", out, "--", kJob});
+  REQUIRE(program.wait_until("SELECT count(*) FROM run", 2));
+  const auto second = tune();
+  CHECK(second.exit_code == 2);
+  CHECK(says(second.err, "is running with this folder"));
+  kill(first, SIGINT);
+  CHECK(Program::wait(first) == 130);
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("what cannot be tuned is refused with the reason, and no process is left", "[E-105]") {
   const Program program;
   const std::string out = program.folder() + "/tuned";
@@ -223,11 +291,16 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
     CHECK(nothing_left(program));
     return result.err;
   };
+  const auto unheard = program.run({"tune", "--online", "--out", out, "--", "/bin/true"});
+  CHECK(unheard.exit_code == 0);
+  CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
+  CHECK(says(unheard.err, "the leader took 0.0"));
+  CHECK(says(program.run({"tune", "--max-cores", "0", "--", "true"}).err, "Value 0 is too small"));
   const std::string none = tune({"/bin/sleep", "100"});
   CHECK(says(none, "no rank of it loaded the plugin"));
   CHECK(says(none, "communicates by MPI or Gloo alone has no such plugin"));
   // What fails without us gets no advice on NCCL.
-  const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; exit 3"});
+  const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; echo ------ >&2; exit 3"});
   CHECK(says(broken, "failed by itself (exit code 3, after 0."));
   CHECK(says(broken, "its last line on stderr: broken"));
   CHECK_FALSE(says(broken, "NCCL 2.23"));
@@ -255,7 +328,8 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
                    "bandit", "--", kJob, "--steps", "120", "--own-clock", clock});
   INFO(online.err << online.out);
   REQUIRE(online.exit_code == 0);
-  CHECK(says(online.err, "the leader took"));
+  CHECK(says(online.err, "the leader took "));
+  CHECK_FALSE(says(online.err, "the leader took -"));
   CHECK(says(online.err, "which every rank would have made without it"));
   CHECK(program
             .value("SELECT count(*) FROM decision d JOIN tuning t ON t.id = d.tuning_id "
@@ -282,6 +356,65 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
                 << times[90] << " us");
   CHECK(heard_us > std::min(times[30], 0.98 * median(times)));
   CHECK(heard_us < std::max(times[90], 1.02 * median(times)));
+}
+
+TEST_CASE("Gloo's time of a size in the job's place is a floor for it", "[E-141][E-142][E-143]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string file = program.folder() + "/gloo.toml";
+  std::ofstream(file) << R"(name = "gloo"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = ["16KiB", "384KiB", "512KiB"]
+[protocol]
+warmup = 1
+iterations = 3
+launches = 1
+[tune]
+confirm_launches = 3
+)";
+  const std::string out = program.folder() + "/tuned";
+  const auto tune = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"tune",    "--out", out,       "--call-agent", "none",
+                                   "--steps", "6",     "--agent", "default"};
+    more.insert(more.end(), {"--", kJob});
+    words.insert(words.end(), more.begin(), more.end());
+    return program.run(words);
+  };
+  CHECK_FALSE(says(tune({}).err, "Gloo"));
+  // A table tells of Gloo's default, and the database then has it, too.
+  const std::string table = program.folder() + "/gloo.json";
+  REQUIRE(program.run({"tune", file, "--table", table, "--agent", "default"}).exit_code == 0);
+  const auto known = tune({});
+  INFO(known.err);
+  CHECK(known.exit_code == 0);
+  CHECK(says(known.err, "Gloo's time is known here for 3 of "));
+  CHECK(says(known.err, "allreduce of 512 KiB is slower than Gloo by NCCL's default: "));
+  // Not every table is of Gloo.
+  const std::string none = program.folder() + "/none.json";
+  write_table({}, none);
+  const auto refused = tune({"--gloo-floor", none});
+  CHECK(refused.exit_code == 2);
+  CHECK(says(refused.err, "no row of it says what Gloo took"));
+  fs::remove(program.db());
+  CHECK(says(tune({"--gloo-floor", table}).err, "Gloo's time is known here for 3 of "));
+
+  const std::string folder = program.folder() + "/shared";
+  fs::create_directories(folder);
+  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
+  const std::string job = "NCCL_TUNER_PLUGIN=" + plugin + " NCCL_PROFILER_PLUGIN=" + plugin +
+                          " DYNAMICCL_TUNER_FOLDER=" + folder + " " + kJob + " --steps 40";
+  const std::string leader = DYNAMICCL_BINARY_DIR "/dynamiccl-leader " + folder +
+                             " --agent default --gloo-floor " + table + " 2>" + program.folder() +
+                             "/leader.txt";
+  CHECK(std::system((job + " & " + leader + "; wait").c_str()) == 0);
+  CHECK(says(text_of(program.folder() + "/leader.txt"), "Gloo's time is known here for 3 sizes"));
+  CHECK(nothing_left(program));
 }
 
 TEST_CASE("a leader beside a job writes its choices, and import stores them once",
@@ -315,6 +448,19 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
                    "regime <> '' AND time_us > 0")
             .get<int>() > 0);
   CHECK(says(program.run({"query", "decisions"}).out, "bandit"));
+}
+
+TEST_CASE("ranks that have left session and environment end with their launch", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string script =
+      "setsid env -i PATH=\"$PATH\" NCCL_CONF_FILE=\"$NCCL_CONF_FILE\" " + kJob + " & sleep 100";
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--agent", "default",
+                   "--call-agent", "none", "--", "/bin/sh", "-c", script});
+  INFO(tuned.err);
+  CHECK(tuned.exit_code == 0);
+  CHECK(nothing_left(program));
 }
 
 TEST_CASE("what a killed search leaves of its launch is ended by clean", "[E-102]") {

@@ -311,3 +311,25 @@ TEST_CASE("the allocator's settings are launch resources, where they can change 
   context.size = Bytes{1 << 20};
   CHECK(make_space(context, options).arms().size() == 2);
 }
+
+TEST_CASE("what our plugin sets by call needs no launch", "[E-83][E-114]") {
+  SpaceContext context;
+  context.backend = Backend::nccl;
+  context.nccl_plugin = true;
+  SpaceOptions options;
+  options.scopes = {KnobScope::call};
+  const ActionSpace space = make_space(context, options);
+  std::set<std::string> algorithms;
+  CHECK(space.setting(space.arms().front()) == ActionSettings{});
+  for (const Action& action : space.arms()) {
+    const ActionSettings setting = space.setting(action);
+    INFO(space.text(action));
+    CHECK(setting.launch_knobs.empty());
+    for (const auto& [knob, value] : setting.call_knobs)
+      CHECK((knob == "protocol" || knob == "channels"));
+    // An algorithm without a protocol would leave NCCL a choice of three.
+    CHECK((setting.algorithm == "library") == !setting.call_knobs.contains("protocol"));
+    algorithms.insert(setting.algorithm);
+  }
+  CHECK(algorithms == std::set<std::string>{"library", "ring", "tree"});
+}

@@ -77,6 +77,24 @@ TEST_CASE("an update moves towards what was rewarded", "[E-101]") {
   CHECK(gained > 0);
 }
 
+TEST_CASE("a smaller policy learns nothing of features that it does not see", "[E-61]") {
+  const SimCatalog catalog;
+  VectorSimulator simulator(catalog, small_stage(), 4, 13);
+  const Policy policy = untrained_policy(6, 40);
+  PpoTrainer trainer(policy, {}, 1);
+  trainer.update(collect(policy.network(), simulator, 1, 7));
+  const Eigen::MatrixXf before = policy.weights.at("in_w");
+  const Eigen::MatrixXf after = trainer.weights().at("in_w");
+  int unseen = 0;
+  for (Eigen::Index i = 0; i < before.cols(); ++i) {
+    if (!before.col(i).isZero(0)) continue;
+    ++unseen;
+    CHECK(after.col(i).isZero(0));
+  }
+  CHECK(unseen > 40);
+  CHECK(after != before);
+}
+
 TEST_CASE("agents are scored on the same simulated jobs") {
   const SimCatalog catalog;
   const auto score = [&](const std::string& name) {

@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "tuner/action/spaces.hpp"
@@ -162,6 +163,39 @@ TEST_CASE("the policy that comes along fits this program and tells how it was tr
   REQUIRE(bandit < 0);
   CHECK(worst_seed > bandit);
   CHECK(worst_seed > descent);
+}
+
+TEST_CASE("a smaller policy sees the cluster, and nothing of what had to go", "[E-61]") {
+  const Policy whole = untrained_policy(5);
+  const Policy small = untrained_policy(5, 40);
+  const PolicyNetwork network = small.network();
+  const auto names = small.provenance.at("sees").get<std::set<std::string>>();
+  CHECK(names.contains("container_runtime"));
+  CHECK(names.contains("intra_link"));
+  // Of what a policy sees at all.
+  CHECK(!names.contains("fault_tolerance"));
+  CHECK(!whole.provenance.contains("sees"));
+  int columns = 0;
+  Eigen::Index column = 0;
+  const Eigen::VectorXf input = Eigen::VectorXf::Ones(small.shape.input);
+  const Eigen::VectorXf seen = network.seen(input);
+  for (const Feature& feature : feature_table()) {
+    INFO(feature.name);
+    const bool kept = names.contains(std::string(feature.name));
+    columns += kept ? feature.width : 0;
+    CHECK(seen.segment(column, feature.width).isOnes() == kept);
+    Eigen::VectorXf other = input;
+    other.segment(column, feature.width).setConstant(-2);
+    const auto advanced = [&](const Eigen::VectorXf& of) {
+      return network.advance(of, network.initial_state());
+    };
+    CHECK((advanced(other) != advanced(input)) == kept);
+    column += feature.width;
+  }
+  CHECK(columns <= 40);
+  CHECK(columns > 30);
+  // What came of the last step is no feature of the state.
+  CHECK(seen.tail(kFeedbackFeatures).isOnes());
 }
 
 TEST_CASE("the ratio of communication to computation enters what the policy expects", "[E-188]") {

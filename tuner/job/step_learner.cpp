@@ -67,10 +67,13 @@ void StepLearner::end_trial() {
   now.failed = std::any_of(trial_.begin(), trial_.end(), [task](const StepSeen& seen) {
     return !seen.refused.empty() && seen.refused[task];
   });
+  const Brought brought{step_us, call_us, median_of_trial([](const StepSeen& seen) {
+                          return seen.sm_share.value_or(0);
+                        })};
   if (stage_ == Stage::confirming) {
     answers_.emplace_back();
     answers_.back().trial = {.ok = !now.failed, .time = Micros(step_us)};
-    record(task, choice_.arm == 0 ? "reference" : "exploit", step_us, call_us,
+    record(task, choice_.arm == 0 ? "reference" : "exploit", brought,
            now.failed ? GuardVerdict::failed : GuardVerdict::pass);
     return confirm_on();
   }
@@ -78,10 +81,11 @@ void StepLearner::end_trial() {
     now.reference_steps_us.push_back(step_us);
     now.reference_calls_us.push_back(call_us);
   }
-  const auto terms = judge(task, step_us, call_us);
+  const auto terms = judge(task, brought);
   // The terms that are the setting's own doing: what trying costs is no fault of what is tried.
   const double own =
-      terms ? (terms->base + terms->call_shaping) / (1 + options_.weights.call_shaping) : -1;
+      terms ? (terms->base + terms->call_shaping + terms->sm) / (1 + options_.weights.call_shaping)
+            : -1;
   const double judged_us = -own * median(now.reference_steps_us);
   Trial learnt{.ok = !now.failed, .time = Micros(judged_us)};
   if (terms) learnt.reward = terms->total();
@@ -91,7 +95,7 @@ void StepLearner::end_trial() {
          stage_ == Stage::reference ? "reference"
          : choice_.exploratory      ? "explore"
                                     : "exploit",
-         step_us, call_us,
+         brought,
          judge_trial(!now.failed, Micros(step_us), reference, std::nullopt, options_.limits));
   now.last_arm = choice_.arm;
   if (stage_ == Stage::reference) {
@@ -183,7 +187,8 @@ void StepLearner::close_task() {
   double step_us = 0;
   if (now.confirmation && !taken_back && now.kept != 0)
     step_us = median(worked(now.confirmation->times().at({0, now.candidate})).chosen_us);
-  record(task, "final", step_us, 0, taken_back ? GuardVerdict::not_confirmed : GuardVerdict::pass);
+  record(task, "final", {step_us, 0, 0},
+         taken_back ? GuardVerdict::not_confirmed : GuardVerdict::pass);
   next_task();
 }
 
@@ -235,16 +240,17 @@ std::optional<Ratio> StepLearner::gain(std::size_t task) const {
                   options_.confirmation.confidence);
 }
 
-std::optional<RewardTerms> StepLearner::judge(std::size_t task, double step_us,
-                                              double call_us) const {
+std::optional<RewardTerms> StepLearner::judge(std::size_t task, const Brought& brought) const {
   const Progress& now = progress_[task];
   const double reference_us = median(now.reference_steps_us);
   const double reference_call_us = median(now.reference_calls_us);
-  if (!(step_us > 0) || !(reference_us > 0) || !(reference_call_us > 0)) return std::nullopt;
+  if (!(brought.step_us > 0) || !(reference_us > 0) || !(reference_call_us > 0))
+    return std::nullopt;
   StepOutcome outcome;
-  outcome.step = Micros(step_us);
+  outcome.step = Micros(brought.step_us);
   outcome.reference_step = Micros(reference_us);
-  outcome.call = Micros(call_us);
+  outcome.call = Micros(brought.call_us);
+  outcome.sm_share = brought.sm_share;
   outcome.reference_call = Micros(reference_call_us);
   outcome.switched = now.last_arm && *now.last_arm != choice_.arm;
   outcome.exploratory = choice_.exploratory;
@@ -256,8 +262,10 @@ std::optional<RewardTerms> StepLearner::judge(std::size_t task, double step_us,
   return reward(outcome, options_.weights);
 }
 
-void StepLearner::record(std::size_t task, const char* kind, double step_us, double call_us,
+void StepLearner::record(std::size_t task, const char* kind, const Brought& brought,
                          GuardVerdict guard) {
+  const double step_us = brought.step_us;
+  const double call_us = brought.call_us;
   Progress& now = progress_[task];
   State& state = tasks_[task].task.state;
   if (options_.on_decision) {
@@ -278,7 +286,7 @@ void StepLearner::record(std::size_t task, const char* kind, double step_us, dou
     if (step_us > 0) record.time_us = step_us;
     if (!now.reference_steps_us.empty()) record.reference_us = median(now.reference_steps_us);
     if (step_us > 0 && call_us > 0)
-      if (const auto terms = judge(task, step_us, call_us)) {
+      if (const auto terms = judge(task, brought)) {
         record.reward = terms->total();
         record.reward_terms = reward_json(*terms);
       }

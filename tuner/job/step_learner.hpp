@@ -31,6 +31,8 @@ struct StepSeen {
   std::optional<double> loss = {};
   /// Of each task, what it ran under; empty: arms().
   std::vector<std::uint32_t> arms = {};
+  /// Of the GPU's multiprocessors, over the step: what the library's kernels took; none is known.
+  std::optional<double> sm_share = {};
 };
 
 struct StepLearnerOptions {
@@ -105,10 +107,14 @@ class StepLearner {
   void reopen();
   void try_arm(std::size_t arm, bool exploratory, double propensity);
   void guard_loss(const StepSeen& seen);
-  void record(std::size_t task, const char* kind, double step_us, double call_us,
-              GuardVerdict guard);
-  [[nodiscard]] std::optional<RewardTerms> judge(std::size_t task, double step_us,
-                                                 double call_us) const;
+  /// What a trial brought; no step was measured where it is zero.
+  struct Brought {
+    double step_us = 0;
+    double call_us = 0;
+    double sm_share = 0;
+  };
+  void record(std::size_t task, const char* kind, const Brought& brought, GuardVerdict guard);
+  [[nodiscard]] std::optional<RewardTerms> judge(std::size_t task, const Brought& brought) const;
   [[nodiscard]] double median_of_trial(const std::function<double(const StepSeen&)>& part) const;
 
   StepLearnerOptions options_;

@@ -28,6 +28,7 @@ struct LearnOptions {
   int updates = 40;  ///< per curriculum stage
   int jobs = 48;
   int held_out = 64;               ///< episodes and regimes per held-out stage
+  int columns = 0;                 ///< of the state that the policy sees; 0: all
   std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
 };
 
@@ -41,7 +42,7 @@ const std::vector<Backend> kBackends = [] {
 
 constexpr const char* kHelp =
     "usage: dynamiccl-learn [--out FILE] [--report FOLDER] [--seeds N] [--updates N] [--jobs N]\n"
-    "                       [--held-out N] [--without BACKEND]\n"
+    "                       [--held-out N] [--columns N] [--without BACKEND]\n"
     "Trains the recurrent PPO policy on the simulator in three curriculum stages, once per seed,\n"
     "and keeps the seed with the highest mean reward on validation regimes. The files are written\n"
     "after every seed.\n"
@@ -52,6 +53,8 @@ constexpr const char* kHelp =
     "  --updates N      PPO updates per stage (40)\n"
     "  --jobs N         simulated jobs side by side (48)\n"
     "  --held-out N     episodes and regimes per stage of the comparison (64)\n"
+    "  --columns N      a smaller policy: of the state's features those that fit into so many\n"
+    "                   columns, what the cluster is before what job and library are (all)\n"
     "  --without BACKEND  train on the other backends' spaces and compare on this one's alone: "
     "does\n"
     "                   the policy transfer to a library that it never saw?\n";
@@ -123,7 +126,7 @@ struct Trained {
 
 Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) {
   Trained trained;
-  trained.policy = untrained_policy(static_cast<std::uint64_t>(seed));
+  trained.policy = untrained_policy(static_cast<std::uint64_t>(seed), options.columns);
   PpoTrainer trainer(trained.policy, {}, static_cast<std::uint64_t>(seed));
   std::int64_t steps = 0;
   for (int stage = 1; stage <= 3; ++stage) {
@@ -283,6 +286,8 @@ LearnOptions parse(const std::vector<std::string>& arguments) {
       options.updates = number(value, name);
     } else if (name == "--jobs") {
       options.jobs = number(value, name);
+    } else if (name == "--columns") {
+      options.columns = number(value, name);
     } else if (name == "--without") {
       options.without = backend_to_leave_out(value, name);
     } else if (name == "--held-out") {

@@ -23,7 +23,7 @@ std::uint32_t decide(const PolicyNetwork& network, const Task& task, PolicyJob& 
   if (job.memory.finished(task)) return static_cast<std::uint32_t>(job.memory.recommend(task));
   job.feedback.interference = task.state.interference;
   RolloutStep step;
-  step.input = policy_input(task.state, job.feedback);
+  step.input = network.seen(policy_input(task.state, job.feedback));
   job.hidden = network.advance(step.input, job.hidden);
   const ArmOutlook& outlook = job.memory.outlook(entry);
   std::vector<bool> closed = job.memory.open_arms(entry, outlook);

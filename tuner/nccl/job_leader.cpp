@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/vocabulary/error.hpp"
+#include "tuner/job/launch_space.hpp"
 #include "tuner/policy/policy_file.hpp"
 
 namespace dynamiccl {
@@ -42,8 +43,7 @@ JobLeader::JobLeader(std::string folder, const JobLeaderOptions& options)
       agent_(options.kept_agent != nullptr
                  ? options.kept_agent
                  : std::shared_ptr<Agent>(make_agent(options.agent, options.agent_options))),
-      watch_(folder_),
-      cpu_began_s_(thread_cpu_s()) {
+      watch_(folder_) {
   author_.agent = std::string(agent_->name());
   author_.seed = options.agent_options.seed;
   if (reads_policy(author_.agent))
@@ -80,9 +80,26 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
   options.predicted = [this, communicator](std::size_t function, std::size_t bin) {
     return watch_.predicted(communicator, function, bin);
   };
+  if (!floor_.empty())
+    options.gloo_floor = [this, communicator](std::size_t function, std::size_t bin) {
+      return gloo_takes(communicator, function, bin);
+    };
   options.on_decision = options_.on_decision;
   options.on_event = options_.on_event;
   return options;
+}
+
+std::optional<Micros> JobLeader::gloo_takes(std::uint64_t communicator, std::size_t function,
+                                            std::size_t bin) {
+  std::uint64_t bytes = 0;
+  int ranks = 0;
+  for (const MixEntry& entry : watch_.mix())
+    if (entry.communicator == communicator && entry.function == function &&
+        CallTable::bin(entry.bytes) == bin) {
+      bytes = std::max(bytes, entry.bytes);
+      ranks = entry.ranks;
+    }
+  return bytes == 0 ? std::nullopt : floor_.at(collective_of(function), ranks, Bytes(bytes));
 }
 
 void JobLeader::meet_regions() {
@@ -152,6 +169,7 @@ void JobLeader::read_facts() {
   // Nobody tells the leader of one host what the others' ranks are.
   facts_whole_ = facts_whole_ || options_.hosts == nullptr;
   facts_ = std::move(facts);
+  if (options_.gloo != nullptr) floor_ = GlooFloor(*options_.gloo, facts_->regime.json);
 }
 
 std::unique_ptr<TableLeader> JobLeader::leader_of(std::shared_ptr<Region> region) const {
@@ -217,6 +235,8 @@ void JobLeader::look() {
 }
 
 bool JobLeader::step() {
+  // Whoever made it may be another thread than who leads.
+  if (!cpu_began_s_) cpu_began_s_ = thread_cpu_s();
   look();
   if (const std::string replays = watch_.graph_replays(); !replays.empty()) problem(replays);
   if (options_.learn && facts_) meet_regions();
@@ -267,7 +287,7 @@ std::vector<TableEntry> JobLeader::entries() const {
 LeaderCost JobLeader::cost() const {
   LeaderCost cost;
   cost.wall_s = std::chrono::duration<double>(Clock::now() - began_).count();
-  cost.cpu_s = thread_cpu_s() - cpu_began_s_;
+  cost.cpu_s = cpu_began_s_ ? thread_cpu_s() - *cpu_began_s_ : 0;
   cost.choices = kept_cost_.choices;
   double spent_us = kept_cost_.choice_us;
   for (const auto& [path, learner] : learners_) {
@@ -280,15 +300,21 @@ LeaderCost JobLeader::cost() const {
 
 std::vector<std::string> JobLeader::summary() const {
   std::vector<std::string> lines;
+  if (!floor_.empty())
+    lines.push_back(fmt::format("Gloo's time is known here for {} sizes", floor_.count()));
   for (const auto& [path, learner] : learners_) {
     if (learner->tasks() == 0) continue;
     lines.push_back(fmt::format(
         "communicator {:016x}, {} ranks: {} sizes, {} settings tried, which cost {:.0f} ms in all, "
         "{} "
-        "proposals failed, {} alarms, {} tables taken back{}",
+        "proposals failed, {} alarms, {} tables taken back{}{}",
         learner->region().header().communicator, learner->region().ranks(), learner->tasks(),
         learner->rounds(), learner->lost().count() / 1e3, learner->aborted(), learner->alarms(),
-        learner->rolled_back(), learner->finished() ? ", settled" : ""));
+        learner->rolled_back(),
+        learner->above_floor() > 0
+            ? fmt::format(", {} left as Gloo takes less than half", learner->above_floor())
+            : "",
+        learner->finished() ? ", settled" : ""));
   }
   return lines;
 }

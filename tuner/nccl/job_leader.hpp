@@ -9,6 +9,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "tuner/control/relay.hpp"
+#include "tuner/guards/gloo_floor.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
 #include "tuner/nccl/online_learner.hpp"
@@ -30,6 +31,8 @@ struct JobLeaderOptions {
   std::uint32_t calls_per_trial = 20;
   double learn_cost = 0.02;  ///< see LearnerOptions
   int most_rounds = 0;
+  /// What Gloo took, here or elsewhere: in this job's place it is a floor; nullptr: not known.
+  std::shared_ptr<const GlooTimes> gloo{};
   /// Where relays of other hosts report; nullptr: communicators of one host alone are led.
   std::shared_ptr<RelayDesk> hosts{};
   /// The table that the job was started with.
@@ -73,6 +76,8 @@ class JobLeader {
 
   [[nodiscard]] JobWatch& watch() { return watch_; }
   [[nodiscard]] const std::optional<JobFacts>& facts() const { return facts_; }
+  /// Of this job's place; empty until the regime is known.
+  [[nodiscard]] const GlooFloor& floor() const { return floor_; }
   /// Every learner has settled, and there is one.
   [[nodiscard]] bool settled() const;
   [[nodiscard]] bool leads() const { return !learners_.empty(); }
@@ -80,6 +85,7 @@ class JobLeader {
   [[nodiscard]] std::optional<LedTable> table() const;
   /// Rows of all learners, those that were lost among them, by key; one per key.
   [[nodiscard]] std::vector<TableEntry> entries() const;
+  /// By the leading thread.
   [[nodiscard]] LeaderCost cost() const;
   /// For people, one line per communicator.
   [[nodiscard]] std::vector<std::string> summary() const;
@@ -97,6 +103,8 @@ class JobLeader {
   void keep_of_lost();
   void hear_calls();
   [[nodiscard]] LearnerOptions learner_options(std::uint64_t communicator);
+  [[nodiscard]] std::optional<Micros> gloo_takes(std::uint64_t communicator, std::size_t function,
+                                                 std::size_t bin);
   void problem(const std::string& text);
 
   std::string folder_;
@@ -105,6 +113,7 @@ class JobLeader {
   DecisionAuthor author_;
   JobWatch watch_;
   std::optional<JobFacts> facts_;
+  GlooFloor floor_;
   bool facts_whole_ = false;  ///< all ranks have told: no news can come
   int told_ = 0;              ///< ranks
   Clock::time_point news_{};  ///< the last of them told, or a relay came
@@ -122,7 +131,7 @@ class JobLeader {
   Clock::time_point began_ = Clock::now();
   Clock::time_point looked_{};
   Clock::time_point facts_read_{};
-  double cpu_began_s_;
+  std::optional<double> cpu_began_s_;  ///< of the leading thread, when it began
 };
 
 }  // namespace dynamiccl

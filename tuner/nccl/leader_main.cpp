@@ -44,6 +44,9 @@ constexpr const char* kUsage =
     "(20)\n"
     "  --learn-cost N    percent of the job's time so far, of 1,000 steps at least, that settings\n"
     "                    which turn out slower may cost (2); 0: no limit\n"
+    "  --gloo-floor FILE settings file of `dynamiccl tune FILE`: where its rows of Gloo are of "
+    "the\n"
+    "                    job's place, settings whose calls take twice as long are left\n"
     "  --rounds N        settings of a size that are tried at most (the agent says)\n"
     "  --seconds N       ends after N seconds (when the job does)\n"
     "  --out FILE        configuration table with what was learnt\n"
@@ -65,6 +68,16 @@ Number number(const std::string& option, const std::string& text) {
     throw Error(ErrorKind::input,
                 option + " " + text + ": a number of 0 or more is needed\n" + kUsage);
   return value;
+}
+
+std::shared_ptr<const GlooTimes> read_floor(const std::string& path) {
+  GlooTimes times = gloo_times(read_table(path));
+  if (times.rows.empty())
+    throw Error(ErrorKind::input,
+                path +
+                    ": no row of it says what Gloo took; `dynamiccl tune FILE` writes such rows "
+                    "where FILE lists gloo");
+  return std::make_shared<const GlooTimes>(std::move(times));
 }
 
 Arguments parse(int argc, char** argv) {
@@ -89,6 +102,8 @@ Arguments parse(int argc, char** argv) {
       arguments.leader.calls_per_trial = std::max(1U, number<std::uint32_t>(word, value()));
     else if (word == "--learn-cost")
       arguments.leader.learn_cost = number<double>(word, value()) / 100;
+    else if (word == "--gloo-floor")
+      arguments.leader.gloo = read_floor(value());
     else if (word == "--rounds")
       arguments.leader.most_rounds = number<int>(word, value());
     else if (word == "--seconds")

@@ -1,11 +1,13 @@
 // libdynamiccl-nccl-plugin.so, tuner half: loaded into NCCL by NCCL_TUNER_PLUGIN. Sets algorithm,
-// protocol and a cap of channels per call from a table (tuner_context.hpp says how it is told);
-// never throws, never blocks on one host, never touches what NCCL has ruled out.
+// protocol and a cap of channels per call from a table (tuner_context.hpp says how it is told), or
+// as the program itself asks (program_choice.hpp); never throws, never blocks on one host, never
+// touches what NCCL has ruled out.
 #include <pthread.h>
 
 #include <atomic>
 #include <exception>
 
+#include "tuner/nccl/program_choice.hpp"
 #include "tuner/nccl/tuner_context.hpp"
 
 #define DYN_EXPORT __attribute__((visibility("default")))
@@ -39,6 +41,14 @@ Result init_v4(std::size_t ranks, std::size_t nodes, Logger log, void** context)
   return init(context, 0, ranks, nodes, log);
 }
 
+/// What NCCL has ruled out is left to it.
+void obey(Context& context, CallCell cell, float* costs, int algorithms, int protocols,
+          int* channels) noexcept {
+  if (cell.leaves_all() || apply(cell, costs, algorithms, protocols, channels)) return;
+  ++context.masked;
+  context.member->count_masked();
+}
+
 Result decide(void* opaque, int function, std::size_t bytes, float* costs, int algorithms,
               int protocols, int* channels) noexcept {
   auto* context = static_cast<Context*>(opaque);
@@ -51,6 +61,13 @@ Result decide(void* opaque, int function, std::size_t bytes, float* costs, int a
                                 protocols);
   if (context->check != nullptr && algorithms > 0)
     check_costs(*context, static_cast<std::size_t>(function), bin, costs, algorithms, protocols);
+  if (ProgramChoice& program = ProgramChoice::instance(); program.taken()) {
+    if (algorithms > 0)
+      program.note_costs(static_cast<std::size_t>(function), costs, algorithms, protocols);
+    obey(*context, program.cell(static_cast<std::size_t>(function)), costs, algorithms, protocols,
+         channels);
+    return kSuccess;
+  }
   if (context->refused) return kSuccess;
   const CallCell cell = context->member->decide(static_cast<std::size_t>(function), bin);
   if (context->member->lost()) {
@@ -61,10 +78,7 @@ Result decide(void* opaque, int function, std::size_t bytes, float* costs, int a
           "may have changed, so this call fails. Start the job again.");
     return kSystemError;
   }
-  if (!cell.leaves_all() && !apply(cell, costs, algorithms, protocols, channels)) {
-    ++context->masked;
-    context->member->count_masked();
-  }
+  obey(*context, cell, costs, algorithms, protocols, channels);
   return kSuccess;
 }
 

@@ -97,6 +97,56 @@ void OnlineLearner::take_back(const StepReading& old, const char* to) {
   }
 }
 
+bool OnlineLearner::is_above_floor(const Learning& learning, Micros time) const {
+  return learning.incumbent != 0 && learning.floor &&
+         judge_trial(true, time, Micros{}, learning.floor, options_.limits) ==
+             GuardVerdict::above_gloo_floor;
+}
+
+bool OnlineLearner::hold_to_floor(Learning& learning, Micros time) {
+  if (learning.incumbent == 0 && learning.left) {
+    const std::size_t before = *std::exchange(learning.left, std::nullopt);
+    // Where the library's own takes longer still, giving way to it helps nobody.
+    if (learning.known.at(before) >= learning.level) return false;
+    learning.incumbent = before;
+    learning.level = learning.known.at(before);
+    learning.last_us = std::exp(learning.level);
+  } else {
+    const bool own_is_slower = learning.default_us > 0 && learning.default_us >= time.count();
+    if (learning.below_floor || own_is_slower || !is_above_floor(learning, time)) return false;
+    ++above_floor_;
+    learning.below_floor = true;
+    learning.left = learning.incumbent;
+    learning.incumbent = 0;
+    learning.known.erase(0);
+    if (options_.on_event)
+      options_.on_event(fmt::format("{} takes {} where Gloo took {}: NCCL's own settings instead",
+                                    learning.task.key.task.text(), format_micros(time),
+                                    format_micros(*learning.floor)));
+  }
+  learning.proposed = {learning.incumbent, 1, false};
+  learning.reference.clear();
+  learning.candidate.reset();
+  learning.wanted = kSamplesAgain;
+  learning.heard_ns = now_ns();
+  learning.stage = Stage::reference;
+  return true;
+}
+
+/// Also of what was found long ago: its calls may have become longer since.
+void OnlineLearner::watch_floor(Learning& learning) {
+  const bool busy = check_ != Check::none && check_ != Check::done;
+  if (learning.closed || busy || learning.loop.choice().arm != learning.incumbent ||
+      learning.reference.size() < kSamplesAgain)
+    return;
+  const double log_us = learning.reference.newest(kSamplesAgain);
+  const Micros time(std::exp(log_us));
+  if (!is_above_floor(learning, time) || learning.below_floor) return;
+  if (learning.default_us >= time.count()) return;
+  learn(learning, log_us, static_cast<std::int64_t>(learning.reference.calls()));
+  if (hold_to_floor(learning, time)) leave_check();
+}
+
 bool OnlineLearner::check_step() {
   constexpr const char* kOld = "the settings that the search began with";
   constexpr const char* kOwn = "NCCL's own settings";
@@ -335,6 +385,8 @@ void OnlineLearner::narrow(Learning& learning) {
   learning.tried = 0;
   learning.lost_us = 0;
   learning.default_us = 0;
+  learning.below_floor = false;
+  learning.left.reset();
   learning.heard_ns = now_ns();
   learning.stage = Stage::reference;
 }

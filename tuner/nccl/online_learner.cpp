@@ -122,6 +122,7 @@ OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
       learning.proposed = {a, 1, false};
       learning.loop.put(learning.proposed);
     }
+  if (options_.gloo_floor) learning.floor = options_.gloo_floor(cell.function, cell.bin);
   learning.wanted = kFirstSamples;
   learning.heard_ns = now_ns();
   return learning;
@@ -287,8 +288,9 @@ void OnlineLearner::learn(Learning& learning, double log_us, std::int64_t calls)
     learning.level = log_us;
     learning.last_us = us;
   }
-  learning.guard =
-      judge_trial(true, Micros(us), Micros(learning.default_us), std::nullopt, options_.limits);
+  // The library's own choice is what a guard falls back on: it is told of, not judged.
+  learning.guard = judge_trial(true, Micros(us), Micros(learning.default_us),
+                               arm != 0 ? learning.floor : std::nullopt, options_.limits);
   std::optional<double> relative;
   if (learning.default_us > 0) relative = std::log(us / learning.default_us);
   record(learning, learning.loop.observe(learning.task, Trial{true, Micros(us)}, relative), calls,
@@ -300,6 +302,13 @@ void OnlineLearner::settle(Learning& learning) {
   learning.searched = true;
   learning.only.reset();
   learning.proposed = {learning.incumbent, 1, false};
+  if (learning.closed) return;
+  // Of what is in force, whatever was said of the last one that was tried.
+  learning.guard =
+      learning.below_floor && learning.incumbent == 0
+          ? GuardVerdict::above_gloo_floor
+          : judge_trial(true, Micros(std::max(learning.last_us, 1e-3)), Micros(learning.default_us),
+                        learning.incumbent != 0 ? learning.floor : std::nullopt, options_.limits);
 }
 
 void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
@@ -342,11 +351,12 @@ bool OnlineLearner::is_faster_still(const Learning& learning) const {
 }
 
 void OnlineLearner::refer(Learning& learning) {
-  if (learning.known.empty()) {
+  if (!learning.known.contains(learning.incumbent)) {
     learning.level = learning.reference.level();
     learn(learning, learning.level, static_cast<std::int64_t>(learning.reference.calls()));
   }
   if (learning.closed) return settle(learning);
+  if (hold_to_floor(learning, Micros(learning.last_us))) return;
   if (const auto candidate = std::exchange(learning.candidate, std::nullopt);
       candidate && is_faster_still(learning)) {
     promote(learning, *candidate);
@@ -388,7 +398,7 @@ void OnlineLearner::refer(Learning& learning) {
 }
 
 void OnlineLearner::advance(Learning& learning) {
-  if (learning.stage == Stage::settled) return;
+  if (learning.stage == Stage::settled) return watch_floor(learning);
   // A size that is not called any more holds nothing up; some are called once a step.
   const bool silent = waited_for(kSilentSteps, learning.heard_ns);
   if (learning.stage == Stage::reference) {
@@ -527,6 +537,8 @@ std::vector<TableEntry> OnlineLearner::entries() const {
     entry.setting = space.setting(space.arms()[arm]);
     entry.arm = space.text(space.arms()[arm]);
     if (learning.guard != GuardVerdict::pass) entry.flags.emplace_back(name_of(learning.guard));
+    if (learning.floor && learning.last_us > options_.limits.sanity_floor * learning.floor->count())
+      entry.flags.emplace_back(kBelowFloor);
     entry.evidence.default_us = learning.default_us;
     entry.evidence.tuned_us = learning.last_us;
     entries.push_back(std::move(entry));

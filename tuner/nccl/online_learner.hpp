@@ -69,6 +69,9 @@ struct LearnerOptions {
   std::function<std::optional<std::array<float, kPredictions>>(std::size_t function,
                                                                std::size_t bin)>
       predicted{};
+  /// Gloo's time of a call as large as the job's largest of the size; may be empty. Settings whose
+  /// calls take more than GuardLimits::gloo_floor times as long are left for the library's own.
+  std::function<std::optional<Micros>(std::size_t function, std::size_t bin)> gloo_floor{};
   /// Nanoseconds of the job's time; empty: monotonic_ns().
   std::function<std::int64_t()> now_ns{};
   std::function<void(const DecisionRecord&)> on_decision{};
@@ -105,6 +108,8 @@ class OnlineLearner {
   [[nodiscard]] int aborted() const { return aborted_; }
   [[nodiscard]] int alarms() const { return alarms_; }
   [[nodiscard]] int rolled_back() const { return rolled_back_; }
+  /// Sizes whose settings were left as Gloo takes less than half of their time.
+  [[nodiscard]] int above_floor() const { return above_floor_; }
   [[nodiscard]] const CallTable& table() const { return table_; }  ///< last committed
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }     ///< of it
   [[nodiscard]] std::size_t tasks() const { return tasks_.size(); }
@@ -160,8 +165,11 @@ class OnlineLearner {
     std::uint32_t open_calls = 0;
     std::int64_t heard_ns = 0;  ///< when its last call was seen
     double default_us = 0;
-    double last_us = 0;   ///< of the incumbent
-    bool closed = false;  ///< a guard has ended its exploration
+    double last_us = 0;                 ///< of the incumbent
+    std::optional<Micros> floor{};      ///< Gloo's time
+    bool below_floor = false;           ///< the library's own was asked in this search
+    std::optional<std::size_t> left{};  ///< for it; it may turn out to take longer still
+    bool closed = false;                ///< a guard has ended its exploration
     GuardVerdict guard = GuardVerdict::pass;
     Trigger trigger{};
     std::uint32_t heard_epoch = 0;  ///< of the calls that the trigger knows
@@ -194,6 +202,11 @@ class OnlineLearner {
   [[nodiscard]] bool base_known();
   void advance(Learning& learning);
   void refer(Learning& learning);
+  /// A broken selection gives way to the library's own settings; @return it did, or came back as
+  /// these take longer still
+  bool hold_to_floor(Learning& learning, Micros time);
+  void watch_floor(Learning& learning);
+  [[nodiscard]] bool is_above_floor(const Learning& learning, Micros time) const;
   void begin_trial(Learning& learning, const Choice& choice);
   void end_trial(Learning& learning, TrialVerdict verdict);
   void promote(Learning& learning, std::size_t arm);
@@ -267,6 +280,7 @@ class OnlineLearner {
   int aborted_ = 0;
   int alarms_ = 0;
   int rolled_back_ = 0;
+  int above_floor_ = 0;
   int choices_ = 0;
   Micros choice_time_{};
   double lost_us_ = 0;          ///< by trying, in all

@@ -52,6 +52,14 @@ PolicyNetwork::PolicyNetwork(const NetworkShape& shape, Weights weights)
   }
 }
 
+Eigen::VectorXf PolicyNetwork::seen(const Eigen::VectorXf& input) const {
+  const Eigen::MatrixXf& weights = weight("in_w");
+  Eigen::VectorXf left = input;
+  for (Eigen::Index i = 0; i < left.size(); ++i)
+    if (weights.col(i).isZero(0)) left[i] = 0;
+  return left;
+}
+
 Eigen::VectorXf PolicyNetwork::advance(const Eigen::VectorXf& input,
                                        const Eigen::VectorXf& hidden) const {
   DYN_ASSERT(input.size() == shape_.input && hidden.size() == shape_.hidden, "shapes agree");

@@ -43,6 +43,8 @@ class PolicyNetwork {
   [[nodiscard]] Eigen::VectorXf initial_state() const {
     return Eigen::VectorXf::Zero(shape_.hidden);
   }
+  /// The input without what has no weight: what a policy that sees less learns from.
+  [[nodiscard]] Eigen::VectorXf seen(const Eigen::VectorXf& input) const;
   /// @param input [shape.input] @param hidden [shape.hidden] @returns the next hidden state
   [[nodiscard]] Eigen::VectorXf advance(const Eigen::VectorXf& input,
                                         const Eigen::VectorXf& hidden) const;

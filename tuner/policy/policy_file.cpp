@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include "core/vocabulary/error.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/fast_random.hpp"
+#include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"
 
 namespace dynamiccl {
@@ -99,7 +101,31 @@ Policy parse(const std::string& text, const std::string& path) {
 
 std::string Policy::version() const { return stable_id(blob_of(shape, weights)); }
 
-Policy untrained_policy(std::uint64_t seed) {
+namespace {
+
+/// What is not kept has no weight, and as it is not seen in training either it never gets one.
+void drop_features(Policy& policy, int columns) {
+  std::vector<const Feature*> seen;
+  auto source = feature_sources().begin();
+  for (const Feature& feature : feature_table())
+    if ((source++)->in_policy) seen.push_back(&feature);
+  const std::vector<const Feature*> kept = keep_features(std::move(seen), columns);
+  Eigen::MatrixXf& weights = policy.weights.at("in_w");
+  json names = json::array();
+  Eigen::Index column = 0;
+  for (const Feature& feature : feature_table()) {
+    if (std::find(kept.begin(), kept.end(), &feature) == kept.end())
+      weights.middleCols(column, feature.width).setZero();
+    else
+      names.push_back(feature.name);
+    column += feature.width;
+  }
+  policy.provenance["sees"] = std::move(names);
+}
+
+}  // namespace
+
+Policy untrained_policy(std::uint64_t seed, int columns) {
   Policy policy;
   policy.shape = {state_width() + kFeedbackFeatures, kCandidateFeatures, 64, 32};
   policy.features = feature_digest();
@@ -120,6 +146,7 @@ Policy untrained_policy(std::uint64_t seed) {
     weights(0, 1) = -1;  // optimistic mean
     weights(0, 3) = 3;   // expected gain
   }
+  if (columns > 0) drop_features(policy, columns);
   return policy;
 }
 

@@ -28,7 +28,9 @@ struct Policy {
 
 /// Small random weights; the scorers' skips favour large expected gains, so that an untrained
 /// policy already searches sensibly.
-Policy untrained_policy(std::uint64_t seed);
+/// @param columns of the state that it sees at most; 0: all that a policy sees. Of the features
+///        those stay that keep_features() keeps, and the provenance names them
+Policy untrained_policy(std::uint64_t seed, int columns = 0);
 
 /// The policy that comes with the program: $DYNAMICCL_POLICY, else tuner/policy/pretrained.policy
 /// in a folder above the program or where it was built; "" where there is none.

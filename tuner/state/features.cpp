@@ -225,9 +225,7 @@ const std::string& feature_digest() {
   return kDigest;
 }
 
-std::vector<const Feature*> keep_features(int columns) {
-  std::vector<const Feature*> kept;
-  for (const Feature& feature : kTable) kept.push_back(&feature);
+std::vector<const Feature*> keep_features(std::vector<const Feature*> kept, int columns) {
   const auto total = [&] {
     int sum = 0;
     for (const Feature* feature : kept) sum += feature->width;

@@ -53,7 +53,8 @@ Eigen::VectorXf encode(const State& state);
 /// Digest of names, types and widths: a policy trained on another vector is refused.
 const std::string& feature_digest();
 
-/// The features that remain when at most `columns` columns may be used, in table order.
-std::vector<const Feature*> keep_features(int columns);
+/// Of these features those that remain when at most `columns` columns may be used, in their order:
+/// by `drop_rank`, so that what the cluster is stays longer than what a job or a library is.
+std::vector<const Feature*> keep_features(std::vector<const Feature*> features, int columns);
 
 }  // namespace dynamiccl

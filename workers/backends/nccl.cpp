@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
+#include "core/training/training.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/backends/nccl_log.hpp"
 #include "workers/device/cuda_check.hpp"
@@ -54,6 +56,13 @@ std::string direct_log(const RunConfig& config, int rank) {
   return path;
 }
 
+/// Whether a cell's all-reduces are set step by step, by our tuner plugin.
+bool tunes_calls(const RunConfig& config) {
+  return std::any_of(config.cells.begin(), config.cells.end(), [](const WorkCell& cell) {
+    return cell.collective == Collective::training && is_tuned(training_spec(cell));
+  });
+}
+
 std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code % 10000 / 100, code % 100);
 }
@@ -80,6 +89,10 @@ NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const Run
   if (!unusable_.empty()) return;
   comm_ = make({});
   pool_[{}] = comm_;
+  // The first all-reduce tells the tuner what NCCL has ruled out here.
+  if (!call_tuner_.loaded()) return;
+  NcclCommunicator::synchronise();
+  call_tuner_.require_asked();
 }
 
 NcclCommunicator::~NcclCommunicator() = default;
@@ -89,6 +102,7 @@ void NcclCommunicator::open(const RunConfig& config) {
   device_ = open_device(planned_gpu(config.gpu_of_rank, rank(), nccl_rank_));
   log_path_ = direct_log(config, rank());
   witness_.load();
+  if (tunes_calls(config)) call_tuner_.load(plugin_path());
   api_ = &nccl_api();
   int code = 0;
   check(api_->get_version(&code), "ncclGetVersion");
@@ -116,6 +130,8 @@ std::optional<std::string> NcclCommunicator::unsupported(const CallShape& shape)
   if (!unusable_.empty()) return unusable_;
   if (server_apart() && !belongs_to(shape.collective, Architecture::ps))
     return "the server has no GPU, so that only the parameter server's operations reach it";
+  if (call_tuner_.loaded() && NcclCallTuner::is_per_call(shape))
+    return call_tuner_.unsupported(shape);
   return nccl_unsupported(shape);
 }
 
@@ -154,6 +170,13 @@ ncclComm_t NcclCommunicator::make(const NcclSettings& settings) {
 }
 
 std::string NcclCommunicator::choose(const CallShape& shape) {
+  if (call_tuner_.loaded() && NcclCallTuner::is_per_call(shape)) {
+    // Its communicator stays: nothing is made or connected anew but what NCCL itself connects.
+    comm_ = pool_.at({});
+    call_tuner_.choose(shape);
+    return "by call";
+  }
+  if (call_tuner_.clear() && nccl_settings(shape) == NcclSettings{}) return "library";
   const NcclSettings settings = nccl_settings(shape);
   if (queue_) queue_->drop_graph();
   witness_.watch();

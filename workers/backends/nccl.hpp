@@ -10,6 +10,7 @@
 #include "core/wire/run_config.hpp"
 #include "workers/backends/cuda_queue.hpp"
 #include "workers/backends/nccl_api.hpp"
+#include "workers/backends/nccl_call_tuner.hpp"
 #include "workers/backends/nccl_settings.hpp"
 #include "workers/backends/nccl_witness.hpp"
 #include "workers/communicator.hpp"
@@ -70,6 +71,8 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] Device* device() override { return device_.get(); }
   void complete() override;
   void check_queued() const override;
+  void watch_channels(ChannelDetail detail) override { witness_.watch_channels(detail); }
+  std::vector<ChannelTimes> take_channels() override { return witness_.take_channels(); }
   [[nodiscard]] GpuQueue* queue() override { return queue_.get(); }
   std::size_t open_lanes(std::size_t count) override;
   void synchronise() override;
@@ -114,6 +117,7 @@ class NcclCommunicator final : public Communicator {
   std::string version_;
   std::string log_path_;
   NcclWitness witness_;
+  NcclCallTuner call_tuner_;  ///< loaded where a cell of the launch is tuned step by step
   bool watching_ = false;
   int apart_ = -1;  ///< the server without a GPU
   int nccl_rank_ = 0;

@@ -20,6 +20,8 @@ std::string program_folder() {
 
 }  // namespace
 
+std::string plugin_path() { return program_folder() + "/libdynamiccl-nccl-plugin.so"; }
+
 void NcclWitness::load() {
   const char* asked = std::getenv("DYNAMICCL_NCCL_PROFILER");
   if (asked != nullptr && std::string_view(asked) == "0") {
@@ -30,7 +32,7 @@ void NcclWitness::load() {
     state_ = std::string("off: NCCL_PROFILER_PLUGIN names ") + other;
     return;
   }
-  const std::string path = program_folder() + "/libdynamiccl-nccl-plugin.so";
+  const std::string path = plugin_path();
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     state_ = std::string("off: ") + dlerror();
@@ -39,6 +41,9 @@ void NcclWitness::load() {
   state_ = path;
   watch_ = reinterpret_cast<decltype(watch_)>(dlsym(library, "dynamiccl_profiler_watch"));
   last_ = reinterpret_cast<decltype(last_)>(dlsym(library, "dynamiccl_profiler_last"));
+  channels_ = reinterpret_cast<decltype(channels_)>(dlsym(library, "dynamiccl_profiler_channels"));
+  take_channels_ = reinterpret_cast<decltype(take_channels_)>(
+      dlsym(library, "dynamiccl_profiler_take_channels"));
   setenv("NCCL_PROFILER_PLUGIN", path.c_str(), 1);
   setenv("DYNAMICCL_PROFILE_EVENTS", "off", 0);
 }
@@ -58,6 +63,26 @@ std::string NcclWitness::conclude() const {
   last_(text.data(), text.size());
   watch_(0);
   return text.data();
+}
+
+void NcclWitness::watch_channels(ChannelDetail detail) const {
+  if (channels_ != nullptr) channels_(static_cast<int>(detail));
+}
+
+std::vector<ChannelTimes> NcclWitness::take_channels() const {
+  if (take_channels_ == nullptr) return {};
+  constexpr std::size_t kMostChannels = 64;  // NCCL's MAXCHANNELS
+  constexpr double kNs = 1e-3;
+  std::array<std::uint64_t, 3 * kMostChannels> ns{};
+  take_channels_(ns.data(), kMostChannels);
+  std::vector<ChannelTimes> channels;
+  for (std::size_t c = 0; c < kMostChannels; ++c) {
+    const auto us = [&](std::size_t part) { return kNs * static_cast<double>(ns[3 * c + part]); };
+    if (ns[3 * c] + ns[3 * c + 1] == 0) continue;
+    channels.resize(c + 1);
+    channels[c] = {us(0), us(1), us(2)};
+  }
+  return channels;
 }
 
 std::optional<NetworkBytes> network_bytes() {

@@ -35,6 +35,7 @@ class CudaDevice final : public Device {
     name_ = properties.name;
     pci_ = fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID, properties.pciBusID,
                        properties.pciDeviceID);
+    multiprocessors_ = properties.multiProcessorCount;
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                "cudaStreamCreateWithFlags");
     found_ = allocate(sizeof(kernels::Found));
@@ -44,6 +45,7 @@ class CudaDevice final : public Device {
   void enter_thread() override { check_cuda(cudaSetDevice(index_), "cudaSetDevice"); }
   [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] std::string pci() const override { return pci_; }
+  [[nodiscard]] int multiprocessors() const override { return multiprocessors_; }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
     void* memory = nullptr;
@@ -149,6 +151,7 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   std::string pci_;
+  int multiprocessors_ = 0;
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<std::byte> found_;
   std::shared_ptr<std::byte> matrices_;  ///< of multiply_for; nullptr until it is called

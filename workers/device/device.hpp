@@ -27,6 +27,9 @@ class Device {
   /// "0000:4b:00.0": tells GPUs apart whatever a process sees of them.
   [[nodiscard]] virtual std::string pci() const = 0;
 
+  /// Multiprocessors, which kernels share; 0: not known.
+  [[nodiscard]] virtual int multiprocessors() const { return 0; }
+
   /// Memory of the GPU, zeroed. @throws Error(environment) that says how much is free
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
   /// Page-locked host memory, which the GPU copies from and to without a detour.

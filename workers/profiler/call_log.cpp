@@ -13,6 +13,7 @@
 #include "core/vocabulary/file_limit.hpp"
 #include "core/vocabulary/splitmix64.hpp"
 #include "tuner/nccl/rank_facts.hpp"
+#include "workers/profiler/channel_times.hpp"
 
 namespace dynamiccl::nccl_profiler {
 namespace {
@@ -61,12 +62,11 @@ std::uint8_t place_of(const std::array<std::string_view, n>& names, const char* 
 
 }  // namespace
 
-void Session::open(std::uint64_t comm_id, int rank, int ranks, int nodes, bool kernels) {
+void Session::open(std::uint64_t comm_id, int rank, int ranks, int nodes) {
   const std::lock_guard lock(mutex_);
   comm_id_ = comm_id;
   rank_ = rank;
   ranks_ = ranks;
-  kernels_ = kernels;
   calls_.resize(kCalls);
   channels_.resize(kChannels);
   link_ = std::make_shared<CommunicatorLink>();
@@ -118,7 +118,7 @@ Call* Session::start_call(const Applied& applied, bool timed) {
   call = Call{{Event::Kind::call, this},
               applied,
               generation,
-              timed && kernels_,
+              timed,
               true,
               false,
               0,
@@ -137,11 +137,11 @@ bool Session::times_next(std::uint64_t sequence, unsigned every) {
   return splitmix64_mixed((comm_id_ + sequence + 1) * kSplitmix64Step) % every == 0;
 }
 
-Channel* Session::start_channel(Call* call, std::uint64_t timer_ns) {
+Channel* Session::start_channel(Call* call, std::uint64_t timer_ns, unsigned number) {
   const std::lock_guard lock(mutex_);
   if (!call->open) return nullptr;
   Channel& channel = channels_[next_channel_++ % kChannels];
-  channel = Channel{{Event::Kind::channel, this}, call, call->generation, timer_ns, true};
+  channel = Channel{{Event::Kind::channel, this}, call, call->generation, timer_ns, true, number};
   return &channel;
 }
 
@@ -149,6 +149,8 @@ void Session::stop_channel_timer(Channel* channel, std::uint64_t timer_ns) {
   const std::lock_guard lock(mutex_);
   if (!channel->open) return;
   channel->open = false;
+  if (timer_ns > channel->start_ns)
+    ChannelTimes::instance().add_kernel(channel->number, timer_ns - channel->start_ns);
   Call& call = *channel->call;
   if (!call.open || call.generation != channel->generation) return;
   call.first_start_ns = call.channels_done == 0 ? channel->start_ns

@@ -8,17 +8,9 @@
 #include <vector>
 
 #include "tuner/nccl/communicator_link.hpp"
+#include "workers/profiler/event.hpp"
 
 namespace dynamiccl::nccl_profiler {
-
-class Session;
-
-/// What every handle given to NCCL begins with.
-struct Event {
-  enum class Kind : std::uint8_t { call, channel };
-  Kind kind;
-  Session* session;
-};
 
 /// What was applied to one collective.
 struct Applied {
@@ -50,6 +42,7 @@ struct Channel : Event {
   std::uint64_t generation = 0;  ///< of the call when this began
   std::uint64_t start_ns = 0;
   bool open = false;
+  unsigned number = 0;
 };
 
 /// One communicator's collectives, written as JSON lines. Handles are slots of rings that are never
@@ -58,7 +51,7 @@ struct Channel : Event {
 class Session {
  public:
   /// Takes up a communicator; a session that was closed may be opened again.
-  void open(std::uint64_t comm_id, int rank, int ranks, int nodes, bool kernels);
+  void open(std::uint64_t comm_id, int rank, int ranks, int nodes);
   /// Writes what is still open.
   void close();
 
@@ -68,7 +61,7 @@ class Session {
   /// all ranks; 0 leaves it to the session: all of them where a tuner learns from them.
   [[nodiscard]] bool times_next(std::uint64_t sequence, unsigned every);
   /// @returns nullptr for a channel of a call that is gone
-  Channel* start_channel(Call* call, std::uint64_t timer_ns);
+  Channel* start_channel(Call* call, std::uint64_t timer_ns, unsigned number);
   void stop(Event* event);
   void stop_channel_timer(Channel* channel, std::uint64_t timer_ns);
 
@@ -83,7 +76,6 @@ class Session {
   std::uint64_t comm_id_ = 0;
   int rank_ = 0;
   int ranks_ = 0;
-  bool kernels_ = false;
   int file_ = -1;
   std::string line_begin_;  ///< what all lines begin with
   std::string buffer_;

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "workers/profiler/call_log.hpp"
+#include "workers/profiler/channel_times.hpp"
 #include "workers/profiler/nccl_profiler_abi.hpp"
 
 #define DYN_EXPORT __attribute__((visibility("default")))
@@ -27,6 +28,10 @@ std::atomic<bool> g_watched{false};
 // What the environment asks for, read where communicators are made.
 std::atomic<std::uint64_t> g_wanted{0};
 std::atomic<unsigned> g_every{0};
+/// What dynamiccl_profiler_channels() asks for beside it.
+std::atomic<std::uint64_t> g_channels{0};
+
+std::uint64_t now_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
 
 std::uint64_t wanted_events() {
   const char* text = std::getenv("DYNAMICCL_PROFILE_EVENTS");
@@ -52,7 +57,9 @@ void choose_next(Session& session, std::uint64_t sequence) {
   int* mask = g_mask.load();
   if (mask == nullptr) return;
   const int now = __atomic_load_n(mask, __ATOMIC_RELAXED);
-  if ((now & kColl) == 0 || (g_wanted.load() & kKernelChannel) == 0) return;
+  // Who sums up channels wants every call.
+  if ((now & kColl) == 0 || g_channels.load() != 0 || (g_wanted.load() & kKernelChannel) == 0)
+    return;
   const bool timed = session.times_next(sequence, g_every.load());
   const int kernels = static_cast<int>(kKernelChannel);
   __atomic_store_n(mask, timed ? now | kernels : now & ~kernels, __ATOMIC_RELAXED);
@@ -78,12 +85,12 @@ void init(void** context, std::uint64_t comm_id, int* mask, int nodes, int ranks
   *context = nullptr;
   const std::uint64_t wanted = wanted_events();
   Session* session = take_session();
-  session->open(comm_id, rank, ranks, nodes, (wanted & kKernelChannel) != 0);
+  session->open(comm_id, rank, ranks, nodes);
   *context = session;
   g_wanted.store(wanted);
   g_every.store(wanted_interval());
   const std::uint64_t watched = g_watched.load() ? kColl : 0;
-  __atomic_store_n(mask, static_cast<int>(wanted | watched), __ATOMIC_RELAXED);
+  __atomic_store_n(mask, static_cast<int>(wanted | watched | g_channels.load()), __ATOMIC_RELAXED);
   // Last: other communicators' threads read the mask through it.
   g_mask.store(mask);
 }
@@ -119,8 +126,18 @@ Result start_event(void* context, void** handle, EventType* event) {
     } else if (event->type == kKernelChannel && event->parent != nullptr) {
       auto* parent = static_cast<Event*>(event->parent);
       if (parent->kind == Event::Kind::call)
-        *handle = static_cast<Event*>(parent->session->start_channel(static_cast<Call*>(parent),
-                                                                     event->details.kernel.timer));
+        *handle = static_cast<Event*>(
+            parent->session->start_channel(static_cast<Call*>(parent), event->details.kernel.timer,
+                                           event->details.kernel.channel));
+    } else if (event->type == kProxyOp) {
+      // Its parent may be a handle of another process: nobody looks at it.
+      *handle = static_cast<Event*>(
+          ChannelTimes::instance().start_op(event->details.proxy.channel, now_ns()));
+    } else if (event->type == kProxyStep && event->parent != nullptr) {
+      auto* parent = static_cast<Event*>(event->parent);
+      if (parent->kind == Event::Kind::proxy_op)
+        *handle = static_cast<Event*>(
+            ChannelTimes::instance().start_step(static_cast<ProxyOp*>(parent), now_ns()));
     }
   });
 }
@@ -129,14 +146,18 @@ Result stop_event(void* handle) {
   if (handle == nullptr) return kSuccess;
   return guarded([&] {
     auto* event = static_cast<Event*>(handle);
+    if (event->session == nullptr) return ChannelTimes::instance().stop(event, now_ns());
     event->session->stop(event);
   });
 }
 
 Result record_event_state(void* handle, int state, StateArguments* arguments) {
-  if (handle == nullptr || arguments == nullptr || state != kKernelChannelStop) return kSuccess;
+  if (handle == nullptr) return kSuccess;
   return guarded([&] {
     auto* event = static_cast<Event*>(handle);
+    if (event->kind == Event::Kind::proxy_step)
+      return ChannelTimes::instance().enter(static_cast<ProxyStep*>(event), state, now_ns());
+    if (arguments == nullptr || state != kKernelChannelStop) return;
     if (event->kind == Event::Kind::channel)
       event->session->stop_channel_timer(static_cast<Channel*>(event), arguments->kernel.timer);
   });
@@ -179,7 +200,9 @@ DYN_EXPORT void dynamiccl_profiler_watch(int on) {
   dynamiccl::nccl_profiler::g_watched.store(on != 0);
   int* mask = dynamiccl::nccl_profiler::g_mask.load();
   if (mask != nullptr)
-    __atomic_store_n(mask, on != 0 ? static_cast<int>(dynamiccl::nccl_profiler::kColl) : 0,
+    __atomic_store_n(mask,
+                     static_cast<int>((on != 0 ? dynamiccl::nccl_profiler::kColl : 0) |
+                                      dynamiccl::nccl_profiler::g_channels.load()),
                      __ATOMIC_RELAXED);
 }
 
@@ -190,6 +213,33 @@ DYN_EXPORT void dynamiccl_profiler_events(int on) {
   if (mask == nullptr) return;
   const std::uint64_t wanted = on != 0 ? dynamiccl::nccl_profiler::wanted_events() : 0;
   __atomic_store_n(mask, static_cast<int>(wanted), __ATOMIC_RELAXED);
+}
+
+/// For the program NCCL runs in: what channels do is summed up from the next call on. 0: no more;
+/// 1: their kernels' times; 2: those of the host's helper threads and of the network too.
+DYN_EXPORT void dynamiccl_profiler_channels(int detail) {
+  using namespace dynamiccl::nccl_profiler;
+  const std::uint64_t kernels = detail > 0 ? kColl | kKernelChannel : 0;
+  g_channels.store(kernels | (detail > 1 ? kProxyOp | kProxyStep : 0));
+  int* mask = g_mask.load();
+  if (mask == nullptr) return;
+  const std::uint64_t watched = g_watched.load() ? kColl : 0;
+  __atomic_store_n(mask, static_cast<int>(g_wanted.load() | watched | g_channels.load()),
+                   __ATOMIC_RELAXED);
+}
+
+/// What they did since the last call of this: kernel, proxy and network nanoseconds of each
+/// channel.
+/// @param ns room for three numbers of each of so many channels
+DYN_EXPORT void dynamiccl_profiler_take_channels(std::uint64_t* ns, std::size_t channels) {
+  using namespace dynamiccl::nccl_profiler;
+  const auto all = ChannelTimes::instance().take(now_ns());
+  for (std::size_t c = 0; c < channels; ++c) {
+    const ChannelBusy busy = c < all.size() ? all[c] : ChannelBusy{};
+    ns[3 * c] = busy.kernel;
+    ns[3 * c + 1] = busy.proxy;
+    ns[3 * c + 2] = busy.network;
+  }
 }
 
 /// Writes what the last collective was applied, "" when there was none since the last time.

@@ -15,7 +15,11 @@ using Logger = void (*)(int level, unsigned long flags, const char* file, int li
                         const char* format, ...);
 
 inline constexpr std::uint64_t kColl = 1U << 1;
+inline constexpr std::uint64_t kProxyOp = 1U << 3;
+inline constexpr std::uint64_t kProxyStep = 1U << 4;
 inline constexpr std::uint64_t kKernelChannel = 1U << 6;
+inline constexpr int kProxyStepSendWait = 9;   ///< the network sends
+inline constexpr int kProxyStepRecvWait = 10;  ///< nothing has come yet
 inline constexpr int kKernelChannelStop = 22;
 
 struct CollV4 {
@@ -38,13 +42,23 @@ struct KernelChannel {
   std::uint8_t channel;
   std::uint64_t timer;  ///< GPU's globaltimer at the start, nanoseconds
 };
+struct ProxyOperation {
+  pid_t process;  ///< whose call it is of: its parent is a handle of that process
+  std::uint8_t channel;
+  int peer;
+  int steps;
+  int chunk_bytes;
+  int is_send;
+};
 /// Larger than any member that is not named here.
 union DetailsV4 {
   CollV4 coll;
+  ProxyOperation proxy;
   KernelChannel kernel;
 };
 union DetailsV5 {
   CollV4 coll;  // v5 appends to it
+  ProxyOperation proxy;
   KernelChannel kernel;
 };
 struct EventV4 {

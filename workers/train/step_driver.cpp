@@ -39,7 +39,9 @@ class ExchangeDriver final : public StepDriver {
   }
   StepTimes step() override {
     stand_at_next(Standpoint::step);
-    return worker_.step(*exchange_, crosses_);
+    const StepTimes times = worker_.step(*exchange_, crosses_);
+    exchange_->end_step();
+    return times;
   }
   StepTimes finish() override {
     const StepTimes times = worker_.finish(*exchange_);

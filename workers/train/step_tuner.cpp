@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/statistics/descriptive.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/regime.hpp"
@@ -15,6 +17,7 @@
 #include "tuner/table/table.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/tags.hpp"
+#include "workers/train/channel_share.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -24,6 +27,8 @@ constexpr std::uint32_t kFrozenWord = 16;
 /// What crosses the barrier ends a step late: the first step under a setting is half the last
 /// one's.
 constexpr int kCrossingTrial = 3;
+/// NCCL connects an algorithm's channels in the first step that runs under it.
+constexpr int kConnectingTrial = 2;
 
 /// Every rank's facts on the first one; empty elsewhere. Ranks: all.
 std::vector<nlohmann::json> gather_facts(Communicator& comm) {
@@ -47,6 +52,9 @@ std::vector<nlohmann::json> gather_facts(Communicator& comm) {
 /// Settings of the library's own, as far as a call of this program takes them.
 SpaceOptions options_of(Communicator& comm, Backend backend) {
   SpaceOptions options;
+  // By our plugin, which knows all of NCCL's algorithms; what runs here is asked for by arm.
+  if (backend_facts(backend).channels) options.scopes = {KnobScope::call};
+  if (backend_facts(backend).channels) return options;
   options.scopes = {KnobScope::communicator, KnobScope::call};
   const std::vector<std::string> known = known_algorithms(backend, Collective::allreduce);
   for (const std::string& name : comm.algorithms(Collective::allreduce))
@@ -55,6 +63,32 @@ SpaceOptions options_of(Communicator& comm, Backend backend) {
   // An empty list would stand for all.
   if (options.algorithms.empty()) options.algorithms.emplace_back("default");
   return options;
+}
+
+bool offers(Communicator& comm, const char* algorithm, const char* protocol) {
+  CallShape shape;
+  shape.in_place = true;
+  shape.algorithm = algorithm;
+  shape.knobs["protocol"] = protocol;
+  return !comm.unsupported(shape);
+}
+
+/// The same on every rank: NCCL's word on what runs here is, what a rank itself detects need not
+/// be.
+SpaceContext context_of(Communicator& comm, Backend backend, Bytes size) {
+  SpaceContext context;
+  context.backend = backend;
+  context.ranks = comm.size();
+  context.size = size;
+  if (!backend_facts(backend).channels) return context;
+  context.nccl_plugin = true;
+  context.nvlink = offers(comm, "ring", "LL128") || offers(comm, "tree", "LL128");
+  context.multicast = offers(comm, "nvls", "Simple");
+  context.collnet =
+      offers(comm, "collnet_direct", "Simple") || offers(comm, "collnet_chain", "Simple");
+  // Its nodes are told by what there is between nodes alone.
+  context.nodes = offers(comm, "nvls_tree", "Simple") ? 2 : 1;
+  return context;
 }
 
 std::vector<CallShape> shapes_of(const ActionSpace& space, std::size_t count) {
@@ -75,6 +109,7 @@ class CallTuner final : public StepTuner {
  public:
   CallTuner(Communicator& comm, const RunConfig& config, const TrainingSpec& spec,
             const ExchangePlan& plan);
+  ~CallTuner() override { comm_.watch_channels(ChannelDetail::none); }
 
   [[nodiscard]] CallSettings& settings() override { return settings_; }
   void check_all(bool on) override;
@@ -102,6 +137,7 @@ class CallTuner final : public StepTuner {
   std::vector<std::string> notes_;
   int written_ = 0;
   double thinking_us_ = 0;
+  std::vector<double> sm_shares_;  ///< of each step
 };
 
 CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const TrainingSpec& spec,
@@ -117,6 +153,7 @@ CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const Training
     for (const CallShape& shape : settings_.arms(key))
       tasks_.back().usable.push_back(!comm.unsupported(shape));
   }
+  comm.watch_channels(ChannelDetail::kernels);
   if (comm.rank() != 0) return;
   decisions_.emplace(config.output_dir + "/" + kDecisionsFile);
   if (tuner_table(spec).empty()) {
@@ -130,17 +167,13 @@ CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const Training
 
 StepTask CallTuner::task_of(std::size_t key, const ExchangePlan& plan) const {
   const SettingKey& calls = settings_.keys()[key];
-  SpaceContext context;
-  context.backend = config_.backend;
-  context.ranks = comm_.size();
-  context.size = calls.size;
   StepTask one;
   one.calls = static_cast<std::int64_t>(calls.pieces);
   one.task.key = {regime_.id,
                   {Collective::allreduce, SizeBin::of(calls.size), comm_.size(), 1,
                    Architecture::ring, config_.backend}};
-  one.task.space =
-      std::make_shared<ActionSpace>(make_space(context, options_of(comm_, config_.backend)));
+  one.task.space = std::make_shared<ActionSpace>(make_space(
+      context_of(comm_, config_.backend, calls.size), options_of(comm_, config_.backend)));
   State& state = one.task.state;
   if (!regime_.id.empty()) state = state_from_regime(regime_.json);
   set_task(state, one.task.key.task, calls.size, calls.size);
@@ -205,6 +238,10 @@ void CallTuner::start_learning() {
   options.agent_options.seed = config_.seed;
   options.agent_options.terms = parse_terms(spec_.tuner_terms);
   for (const SearchTerm term : options.agent_options.terms) terms_.emplace_back(name_of(term));
+  if (backend_facts(config_.backend).channels) {
+    options.trial_steps = kConnectingTrial;
+    options.trial_skips = 1;
+  }
   if (crosses_barrier(spec_.method)) {
     options.trial_steps = kCrossingTrial;
     options.trial_skips = 1;
@@ -229,12 +266,14 @@ void CallTuner::check_all(bool on) {
 
 void CallTuner::step_done(double step_us, double loss) {
   const auto steps = settings_.take_steps();
+  const std::optional<double> sm_share = sm_share_of(comm_, step_us);
+  if (sm_share) sm_shares_.push_back(*sm_share);
   if (comm_.rank() != 0 || !learner_ || steps.empty()) return;
   const double start_us = now_us();
   // What crosses the barrier is told with the step in which it ended.
   const SettingStep& last = steps.back();
   // Until the ranks are spoken to again they run under what was said last.
-  learner_->add({step_us, last.call_us, last.refused, loss, last.arms});
+  learner_->add({step_us, last.call_us, last.refused, loss, last.arms, sm_share});
   settings_.propose(learner_->arms(), learner_->frozen() ? kFrozenWord : 1);
   thinking_us_ += now_us() - start_us;
 }
@@ -262,6 +301,7 @@ void CallTuner::describe(TrainingFigures& figures) const {
          {"decisions", written_},
          {"thinking_us", thinking_us_},
          {"notes", notes_}};
+  if (!sm_shares_.empty()) all["sm_share"] = median(sm_shares_);
   if (!learner_) return;
   all["terms"] = terms_;
   all["steps"] = learner_->steps();

@@ -14,6 +14,7 @@
 #include "workers/standing.hpp"
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
+#include "workers/train/channel_share.hpp"
 #include "workers/train/dataset_agreement.hpp"
 #include "workers/train/epochs.hpp"
 #include "workers/train/link_cost.hpp"
@@ -327,12 +328,12 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
-      const double total_us = timed_step(*driving, i + 1 == steps, now);
+      const auto one = [&](bool is_last) { return timed_step(*driving, is_last, now); };
+      const double total_us = watched_step(comm_, i + 1 == steps, is_tuned(spec_), one, record);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
                now.forward_us + now.backward_us + now.update_us);
       collector.add(now, total_us, measured, busy_us);
-      // A GPU's lanes tell of a traced step alone.
       if (const bool seen = !worker_->memory().on_gpu(); seen || i + 1 == steps)
         collector.add_calls(now.start_us, driving->take_spans(), measured && seen);
       if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
@@ -532,8 +533,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
     return record;
   }
   prepare_model();
-  const std::string method = std::string(name_of(spec_.method));
-  record.algorithm = method;
+  record.algorithm = name_of(spec_.method);
   TrainingFigures& figures = record.training.emplace();
   comm_.wait_for_as_long_as(longest_wait(spec_, workers_, Micros(profile_->compute_us)));
   const GradientPath path = open_path(figures);
@@ -549,8 +549,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   if (foretold) figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
-  tuner_.reset();
-  if (is_tuned(spec_)) tuner_ = make_step_tuner(comm_, config_, spec_, plan);
+  tuner_ = is_tuned(spec_) ? make_step_tuner(comm_, config_, spec_, plan) : nullptr;
   check(record, plan);
   train(record, plan);
   if (tuner_ != nullptr) tuner_->describe(figures);

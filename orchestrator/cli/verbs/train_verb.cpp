@@ -18,6 +18,7 @@ struct TrainArguments {
   int seeds = 5;
   int updates = 40;
   int jobs = 48;
+  int columns = 0;
   std::string without;
 };
 
@@ -33,6 +34,8 @@ struct TrainArguments {
                                 std::to_string(arguments.updates),
                                 "--jobs",
                                 std::to_string(arguments.jobs)};
+  if (arguments.columns > 0)
+    argv.insert(argv.end(), {"--columns", std::to_string(arguments.columns)});
   if (!arguments.without.empty()) argv.insert(argv.end(), {"--without", arguments.without});
   if (!arguments.report.empty()) argv.insert(argv.end(), {"--report", arguments.report});
   std::vector<char*> pointers;
@@ -58,6 +61,10 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   verb->add_option("--updates", arguments->updates, "policy updates per curriculum stage (40)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--jobs", arguments->jobs, "simulated jobs side by side (48)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--columns", arguments->columns,
+                   "a smaller policy: of the state's features those that fit into so many columns, "
+                   "what the cluster is before what job and library are (all)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--without", arguments->without,
                    "a backend that trains nothing: the comparison is on its regimes alone");

@@ -53,6 +53,7 @@ struct TuneArguments {
   double learn_cost = 2;  ///< percent, of --online
   bool recheck = false;
   std::string plugin;
+  std::string gloo_floor;
 };
 
 AgentOptions agent_options(const TuneArguments& arguments);

@@ -1,11 +1,18 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
@@ -17,6 +24,7 @@
 #include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/tune/job/job_files.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
+#include "orchestrator/tune/job/stored_floor.hpp"
 #include "orchestrator/tune/tuning.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
@@ -31,19 +39,14 @@ using nlohmann::json;
 
 std::string quoted_command(const std::vector<std::string>& argv) {
   std::vector<std::string> words;
-  for (const std::string& word : argv) {
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX"
-                                            "YZ0123456789_-+=./:,@%") == std::string::npos;
-    std::string text = word;
-    if (!plain) {
-      text = "'";
-      for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-      text += "'";
-    }
-    words.push_back(text);
-  }
+  for (const std::string& word : argv) words.push_back(shell_quote(word));
   return join(words, " ");
+}
+
+/// As a shell takes it: quotes around the whole would make a command's name of it.
+std::string quoted_assignment(const std::string& assignment) {
+  const auto equals = assignment.find('=');
+  return assignment.substr(0, equals + 1) + shell_quote(assignment.substr(equals + 1));
 }
 
 std::string plugin_of(const TuneArguments& arguments) {
@@ -51,9 +54,9 @@ std::string plugin_of(const TuneArguments& arguments) {
                                ? program_folder() + "/libdynamiccl-nccl-plugin.so"
                                : fs::absolute(arguments.plugin).string();
   if (!fs::exists(path))
-    throw Error(ErrorKind::input, path +
-                                      ": the NCCL plugin is not there; build the target "
-                                      "dynamiccl-nccl-plugin, or name it with --plugin");
+    throw Error(ErrorKind::input,
+                why_part_is_absent(path, "build the target dynamiccl-nccl-plugin") +
+                    "; another one is named with --plugin");
   return path;
 }
 
@@ -147,6 +150,21 @@ json result_json(const JobTuningResult& result, const std::string& run, const st
   return object;
 }
 
+/// What Gloo took, by the database and a table that was handed over.
+std::shared_ptr<const GlooTimes> known_gloo_times(const std::string& db, const std::string& table) {
+  GlooTimes times = stored_gloo_times(Reader(db));
+  if (!table.empty()) {
+    const GlooTimes told = gloo_times(read_table(table));
+    if (told.rows.empty())
+      throw Error(ErrorKind::input,
+                  table +
+                      ": no row of it says what Gloo took; `dynamiccl tune FILE` writes such "
+                      "rows where FILE lists gloo");
+    times.add(told);
+  }
+  return std::make_shared<const GlooTimes>(std::move(times));
+}
+
 std::string ratio_text(const JobTuningResult& result) {
   if (!result.ratio || !result.default_us || !result.chosen_us) return "";
   const auto& interval = result.ratio->interval;
@@ -168,9 +186,61 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
     fmt::print("{}: {} ({} against NCCL's default on fresh launches in turn)\n",
                name_of(result.verdict), result.arm, ratio_text(result));
   if (result.kept())
-    fmt::print("start the job with\n  {} {}\n", use, quoted_command(shared.command));
+    fmt::print("start the job with\n  {} {}\n", quoted_assignment(use),
+               quoted_command(shared.command));
   else if (result.arm != "default" && !result.arm.empty())
     fmt::print("it is not surely faster, so nothing is kept: NCCL's default stays\n");
+}
+
+std::string out_folder(const TuneArguments& arguments) {
+  const std::string wanted = arguments.out.empty() ? "results/job" : arguments.out;
+  make_folder(wanted + "/launches", "choose another place with --out");
+  return fs::canonical(wanted).string();
+}
+
+/// What stands in the environment outranks the file that launches read: with any of these the ranks
+/// would load another plugin, or tell of their calls elsewhere.
+void require_free_names(const JobCommand& command) {
+  std::vector<std::string> taken;
+  for (const char* name : {"NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "DYNAMICCL_TUNER_FOLDER",
+                           "DYNAMICCL_TUNER_TABLE", "DYNAMICCL_PROFILE_EVENTS"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && value != command.plugin) taken.emplace_back(name);
+  }
+  if (!taken.empty())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{} {} set here, and NCCL would take that instead of what the launches "
+                    "are given: start it with\n  env -u {} dynamiccl tune ...",
+                    join(taken, ", "), taken.size() == 1 ? "is" : "are", join(taken, " -u ")));
+}
+
+/// What of the user's own file does not hold in the launches.
+void say_left_out(const JobCommand& command, bool online, const Console& console) {
+  if (users_conf_is_tuned() && !online)
+    console.note(users_conf_path() +
+                 " was written by an earlier `tune`: its settings are left out of the launches, "
+                 "what you had set before stays");
+  std::istringstream lines(users_conf(online));
+  for (std::string line; std::getline(lines, line);)
+    for (const std::string name : {"NCCL_TUNER_PLUGIN=", "NCCL_PROFILER_PLUGIN="})
+      if (line.starts_with(name) && line.substr(name.size()) != command.plugin)
+        console.note(line + " of " + users_conf_path() +
+                     " is not loaded in the launches: NCCL has one plugin of a kind, and they need "
+                     "ours");
+}
+
+/// One search at a time writes a folder: launches read their settings there.
+/// @returns what keeps others out until it is closed
+FileDescriptor lock_folder(const std::string& folder) {
+  FileDescriptor lock(open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  // A file system without locks keeps nobody out.
+  if (lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw Error(ErrorKind::input,
+                folder +
+                    ": another `dynamiccl tune -- COMMAND` is running with this folder; wait for "
+                    "its end, or choose another place with --out");
+  return lock;
 }
 
 /// Says what is going to happen before it does.
@@ -201,18 +271,21 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                         {"call_agent", arguments.call_agent},
                         {"launches", result.search_launches + result.confirm_launches}});
   print_result(result, info.id, use, shared);
-  console.note(fmt::format(
-      "{} launches to search among {} settings, {} to confirm; `dynamiccl "
-      "query decisions --run {}` has every choice",
-      result.search_launches, result.settings, result.confirm_launches, info.id.substr(0, 8)));
+  console.note(
+      fmt::format("{} launch{} to search among {} settings, {} to confirm; `dynamiccl "
+                  "query decisions --run {}` has every choice",
+                  result.search_launches, result.search_launches == 1 ? "" : "es", result.settings,
+                  result.confirm_launches, info.id.substr(0, 8)));
   return exit_code::kFine;
 }
 
 int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, const RunInfo& info,
                    const Shared& shared, const Console& console) {
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
-  console.note(fmt::format("stored with NCCL {}, driver {}", stored.provenance.value("nccl", "?"),
-                           stored.provenance.value("driver", "?")));
+  const std::string driver = stored.provenance.value("driver", "");
+  console.note(fmt::format("stored with NCCL {}, driver {}",
+                           stored.provenance.value("nccl", "unknown"),
+                           driver.empty() ? "unknown" : driver));
   if (shared.json)
     fmt::print("{}\n", result_json(result, info.id, "").dump(1));
   else
@@ -245,9 +318,10 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
     request.origin = stored.choice.origin;
     console.note("it starts with the settings in " + out);
   }
-  request.leader.agent = options.call_agent;
+  request.leader.agent = options.call_agent == "none" ? "default" : options.call_agent;
   request.leader.agent_options = options.agent_options;
   request.leader.learn_cost = options.learn_cost;
+  request.leader.gloo = options.gloo;
   request.leader.host_facts = probe_facts();
   const auto begun = std::chrono::steady_clock::now();
   request.leader.on_event = [&](const std::string& text) {
@@ -267,6 +341,10 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   if (trial.ok())
     fmt::print("{:.4g} ms a step over {} steps, {} calls each\n", trial.step.count() / 1e3,
                trial.step_us.size(), trial.calls_per_step);
+  else if (trial.started && !trial.heard)
+    console.warning(
+        "no rank of it loaded the plugin, so nothing was learnt: it must use NCCL 2.23 "
+        "or later and read NCCL_CONF_FILE; NCCL_DEBUG=INFO shows what it loads");
   else
     console.warning(trial.reason);
   if (trial.interrupted_by != 0) return 128 + trial.interrupted_by;
@@ -325,6 +403,10 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_flag("--recheck", arguments.recheck,
                 "hold the settings in --out against the default again, on few launches")
       ->group(kGroup);
+  verb.add_option("--gloo-floor", arguments.gloo_floor,
+                  "settings file of `tune FILE` whose rows of Gloo are a floor, besides what the "
+                  "database holds of Gloo where the job runs")
+      ->group(kGroup);
   verb.add_option("--plugin", arguments.plugin,
                   "the NCCL plugin as the job sees it (next to this program)")
       ->group(kGroup);
@@ -342,22 +424,24 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
                                       arguments.experiment.file);
   if (arguments.online && arguments.recheck)
     throw Error(ErrorKind::input, "tune: choose one of --online and --recheck");
-  const JobTuningOptions options = tuning_options(arguments);
+  JobTuningOptions options = tuning_options(arguments);
   Console console(shared.verbosity());
-  const std::string wanted = arguments.out.empty() ? "results/job" : arguments.out;
-  make_folder(wanted + "/launches", "choose another place with --out");
-  const std::string out = fs::canonical(wanted).string();
-  JobCommand command;
-  command.argv = shared.command;
-  command.folder = out + "/launches";
-  command.network_folder = out + "/network";
-  command.plugin = plugin_of(arguments);
+  const std::string out = out_folder(arguments);
+  const JobCommand command{.argv = shared.command,
+                           .folder = out + "/launches",
+                           .network_folder = out + "/network",
+                           .plugin = plugin_of(arguments),
+                           .environment = {}};
+  require_free_names(command);
+  const FileDescriptor lock = lock_folder(command.folder);
+  say_left_out(command, arguments.online, console);
   std::optional<StoredChoice> stored;
   if (arguments.recheck) stored = read_choice(out);
 
   const InterruptGuard guard;
   make_db_folder(shared.db);
   Store store(shared.db);
+  options.gloo = known_gloo_times(shared.db, arguments.gloo_floor);
   const RunInfo info = job_run(shared, options,
                                arguments.online    ? "online"
                                : arguments.recheck ? "recheck"

@@ -126,6 +126,11 @@ StoredChoice read_choice(const std::string& folder) {
           table_for(file.rows, stored.choice.origin.ranks, stored.choice.origin.nodes);
     }
   }
+  if (stored.choice.is_default())
+    throw Error(ErrorKind::data,
+                folder + kConf +
+                    ": there are no settings of a search in it; tune the job again, or "
+                    "choose another place with --out");
   const ConfigurationTable table = read_table(folder + kRows);
   stored.choice.entries = table.entries;
   stored.provenance = table.provenance;

@@ -20,6 +20,8 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/tune/job/left_ranks.hpp"
+#include "tuner/export/folder_network.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -39,7 +41,7 @@ void write_text(const std::string& path, const std::string& text) {
   if (file) fs::rename(draft, path, problem);
   if (!file || problem)
     throw Error(ErrorKind::environment,
-                path + ": cannot be written; choose another place with --folder");
+                path + ": cannot be written; choose another place with --out");
 }
 
 /// Looks on while the command runs, on a thread of its own.
@@ -262,6 +264,7 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     return;
   }
   result.ended_itself = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
+  if (outcome.interrupted_by != 0) result.reason = "interrupted";
   if (result.ended_itself && result.exit_code != 0)
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
@@ -271,7 +274,7 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
 JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                          const std::function<void(const std::string&)>& on_output) {
   const std::string folder = fmt::format("{}/launch-{:03}", command.folder, request.number);
-  make_folder(folder, "choose another place with --folder");
+  make_folder(folder, "choose another place with --out");
   std::error_code ignored;
   // Ranks of a container may run as another user.
   fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, ignored);
@@ -283,7 +286,7 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                     ignored);
   }
   const std::string conf = command.folder + "/nccl.conf";
-  write_text(conf, conf_text(conf_of(command, request, folder), users_conf()));
+  write_text(conf, conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
   Command job{command.argv, command.environment};
   job.environment["NCCL_CONF_FILE"] = conf;
 
@@ -305,30 +308,59 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   observer.report(result);
   explain(outcome, result);
   if (!result.heard && result.reason.empty()) result.reason = "no rank loaded the plugin";
+  // A job that is accompanied ends when its own starter says so.
+  if (request.steps != 0)
+    if (const auto left = end_ranks_of(folder); !left.empty())
+      result.notes.push_back("ranks outlived the command and were ended: " + join(left, ", "));
   // Half a megabyte per rank and communicator: what was told is taken in.
   for (const std::string& stream : call_streams_in(folder)) fs::remove(stream, ignored);
   for (const std::string& region : regions_in(folder)) fs::remove(region, ignored);
   return result;
 }
 
+namespace {
+
+constexpr const char* kWritten = "# Written by dynamiccl";
+constexpr const char* kUsersPart = "# What NCCL would have read without it:";
+
+/// Settings that an earlier `tune` wrote are what is tuned, not what the user has set himself.
+std::string without_ours(const std::string& text) {
+  if (!text.starts_with(kWritten)) return text;
+  const auto users = text.find(std::string("\n") + kUsersPart + "\n");
+  return users == std::string::npos
+             ? ""
+             : without_ours(text.substr(users + 2 + std::string_view(kUsersPart).size()));
+}
+
+}  // namespace
+
 std::string conf_text(const std::map<std::string, std::string>& ours,
                       const std::string& users_text) {
-  std::string text = "# Written by dynamiccl; the first value of a name counts.\n";
+  std::string text = std::string(kWritten) + "; the first value of a name counts.\n";
   for (const auto& [name, value] : ours) text += name + "=" + value + "\n";
-  if (!users_text.empty()) text += "# What NCCL would have read without it:\n" + users_text + "\n";
+  if (!users_text.empty()) text += std::string(kUsersPart) + "\n" + users_text + "\n";
   return text;
 }
 
-std::string users_conf() {
+std::string users_conf_path() {
   const char* named = std::getenv("NCCL_CONF_FILE");
   const char* home = std::getenv("HOME");
-  std::string path = named != nullptr && *named != '\0' ? named
-                     : home != nullptr                  ? std::string(home) + "/.nccl.conf"
-                                                        : "";
-  std::ifstream file(path);
+  return named != nullptr && *named != '\0' ? named
+         : home != nullptr                  ? std::string(home) + "/.nccl.conf"
+                                            : "";
+}
+
+std::string users_conf(bool whole) {
+  std::ifstream file(users_conf_path());
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  return text.str();
+  return whole ? text.str() : without_ours(text.str());
+}
+
+bool users_conf_is_tuned() {
+  std::ifstream file(users_conf_path());
+  std::string line;
+  return std::getline(file, line) && line.starts_with(kWritten);
 }
 
 std::string goes_elsewhere(const JobCommand& command) {
@@ -338,9 +370,10 @@ std::string goes_elsewhere(const JobCommand& command) {
   const std::string shared = fs::path(command.folder).parent_path();
   if (program == "docker" || program == "podman")
     return fmt::format(
-        "`{} run` needs --volume {}:{} --volume {}:{}:ro --env NCCL_CONF_FILE={}; `{} exec` the "
-        "last of them, in containers that have the volumes",
-        program, shared, shared, command.plugin, command.plugin, conf, program);
+        "`{} run` needs {} {} --env NCCL_CONF_FILE={}; `{} exec` the last of them, in containers "
+        "that have the volumes",
+        program, volume_option(shared), volume_option(command.plugin, "", true), shell_quote(conf),
+        program);
   if (program == "ssh" || program == "kubectl" || program == "srun")
     return fmt::format(
         "{} must pass NCCL_CONF_FILE={}, and {} and {} must be on every host under these names",

@@ -97,8 +97,14 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
 /// of a name counts, then the user's own file.
 std::string conf_text(const std::map<std::string, std::string>& ours,
                       const std::string& users_text);
-/// Text of the file that NCCL would read without us: $NCCL_CONF_FILE, else ~/.nccl.conf; "": none.
-std::string users_conf();
+/// The file that NCCL would read without us: $NCCL_CONF_FILE, else ~/.nccl.conf; "": none.
+std::string users_conf_path();
+/// What it says; "": nothing.
+/// @param whole with settings that an earlier `tune` wrote: who accompanies a job leaves it as it
+/// is
+std::string users_conf(bool whole = false);
+/// Did an earlier `tune` write it?
+bool users_conf_is_tuned();
 
 /// Does the command start its ranks where this process's variables do not reach (containers, other
 /// hosts)? Then the flags that it needs, for people; "" otherwise.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/export/folder_network.hpp"
@@ -42,12 +44,15 @@ std::set<std::string> users_variables() {
   return names;
 }
 
+/// The last line that says something: frames of dashes do not.
 std::string last_line(const std::string& text) {
-  const auto end = text.find_last_not_of(" \n\r\t");
-  if (end == std::string::npos) return "";
-  const auto begin = text.rfind('\n', end);
-  return text.substr(begin == std::string::npos ? 0 : begin + 1,
-                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+  std::string last;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (std::any_of(line.begin(), line.end(),
+                    [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; }))
+      last = trim(line);
+  return last;
 }
 
 /// How many sizes' settings were learnt, beside those that came with the launch settings.
@@ -92,6 +97,7 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.leader.agent_options = options_.agent_options;
   request.leader.kept_agent = call_agent_;
   request.leader.calls_per_trial = options_.calls_per_trial;
+  request.leader.gloo = options_.gloo;
   // A trial is there to learn in, whatever it costs.
   request.leader.learn_cost = 0;
   if (!label.empty()) request.leader.label = "#" + label;
@@ -213,6 +219,7 @@ void JobTuning::make_search() {
       format_bytes(traffic.size)));
   console_.note(fmt::format("regime: {}; NCCL {}; {} launch settings", result_.facts.regime.name,
                             result_.facts.nccl(), result_.settings));
+  say_floor();
   LaunchSearchOptions search;
   search.agent = options_.agent;
   search.agent_options = options_.agent_options;
@@ -221,6 +228,29 @@ void JobTuning::make_search() {
   search_->learn(0, {true, seen.step});
   note_launch({0, 1, false}, seen);
   best_settled_ = call_agent_ == nullptr;
+}
+
+/// What NCCL's default takes in this job against what Gloo took in its place.
+void JobTuning::say_floor() const {
+  if (options_.gloo == nullptr) return;
+  const GlooFloor floor(*options_.gloo, result_.facts.regime.json);
+  std::size_t known = 0;
+  for (const MixEntry& entry : result_.observed.mix) {
+    const auto gloo = floor.at(collective_of(entry.function), entry.ranks, Bytes(entry.bytes));
+    if (!gloo || entry.timed == 0) continue;
+    ++known;
+    const Micros now(entry.device_us / static_cast<double>(entry.timed));
+    if (now > *gloo)
+      console_.note(fmt::format("{} of {} is slower than Gloo by NCCL's default: {}, Gloo took {}",
+                                name_of(collective_of(entry.function)),
+                                format_bytes(Bytes(entry.bytes)), format_micros(now),
+                                format_micros(*gloo)));
+  }
+  if (known > 0)
+    console_.note(fmt::format(
+        "Gloo's time is known here for {} of {} sizes: calls' settings that take more than twice "
+        "as long give way to NCCL's own, unless these take longer still",
+        known, result_.observed.mix.size()));
 }
 
 JobChoice JobTuning::setting_of(std::size_t arm) const {

@@ -29,6 +29,7 @@ struct JobTuningOptions {
   std::uint32_t calls_per_trial = 20;
   double learn_cost = 0.02;  ///< see LearnerOptions; where the job is started once
   JobConstraints constraints{};
+  std::shared_ptr<const GlooTimes> gloo{};  ///< what Gloo took; see GlooFloor
 };
 
 /// Settings of a job: variables of its launch and a table per call.
@@ -78,6 +79,7 @@ class JobTuning {
   void observe();
   void require_tunable(const JobTrialResult& seen) const;
   void make_search();
+  void say_floor() const;
   void leave_network(const JobChoice& failed);
   void explore();
   /// Where no launch setting is faster, the calls' settings are still to be learnt under the

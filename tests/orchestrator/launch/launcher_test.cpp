@@ -1,9 +1,13 @@
 #include "orchestrator/launch/launcher.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/launch.hpp"
 
 using namespace dynamiccl;
@@ -271,4 +275,16 @@ TEST_CASE("Slurm's steps start each library by the process management it was bui
         std::string::npos);
   CHECK(started(Backend::mpich, true).find("-launcher slurm -hosts n1:1,n2:1") !=
         std::string::npos);
+}
+
+TEST_CASE("a part that is not there is named with its package, or with how it is built") {
+  std::string folder = std::filesystem::temp_directory_path() / "absent-part-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string worker = folder + "/dynamiccl-worker";
+  const std::string installed = why_part_is_absent(worker, "configure it");
+  CHECK(installed.starts_with(worker + " is not installed: "));
+  CHECK(installed.find("apt-get install ./dynamiccl-worker-gloo_*.deb") != std::string::npos);
+  std::ofstream(folder + "/dynamiccl.source-tree") << "/somewhere\n";
+  CHECK(why_part_is_absent(worker, "configure it") == worker + " is not built: configure it");
+  std::filesystem::remove_all(folder);
 }

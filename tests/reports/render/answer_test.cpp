@@ -111,15 +111,16 @@ TEST_CASE("without bare metal the answer says so and points to the times") {
 
 TEST_CASE("a table wider than the terminal names regimes shortly and breaks its cells") {
   const std::string regime =
-      "openmpi-4.1.4/bare-metal/shm+single-copy/ipc,net,pid,user,uts/tcp/none";
+      "bare-metal / apart: ipc net pid user uts / shm+cma / tcp eth-virtual / no GPU / openmpi-4.1";
   const Table table{{"environment", "regime", "median_us", "reason"},
                     {{std::string("a"), regime, 1.5, std::string(90, 'x') + " " + "end"},
                      {std::string("b"), regime + "/2", 2.5, std::string("short")}}};
   const auto text = render_table(table, OutputFormat::text, {}, 60);
-  CHECK_THAT(text, ContainsSubstring("regime r1: " + regime + "\n") &&
-                       ContainsSubstring("regime r2: " + regime + "/2\n"));
-  for (const auto& line : split(text.substr(0, text.find("regime r1")), '\n'))
-    CHECK(line.size() <= 60);
+  for (const auto& line : split(text, '\n')) CHECK(line.size() <= 60);
+  std::string legend;
+  for (const auto& line : split(text.substr(text.find("regime r1: ")), '\n'))
+    legend += (legend.empty() ? "" : " ") + std::string(trim(line));
+  CHECK_THAT(legend, ContainsSubstring("regime r1: " + regime + " regime r2: " + regime + "/2"));
   CHECK(render_table(table, OutputFormat::text).find("regime r1") == std::string::npos);
 }
 

@@ -74,6 +74,32 @@ int run_until_frozen(StepLearner& learner, Trainer& trainer, int most) {
 
 }  // namespace
 
+TEST_CASE("multiprocessors that a setting's calls take are in its reward", "[E-88][E-92]") {
+  std::vector<DecisionRecord> decisions;
+  StepLearnerOptions options;
+  options.on_decision = [&](const DecisionRecord& one) { decisions.push_back(one); };
+  const StepTask task = task_of(8 << 20);
+  // Two settings are as fast as each other; the one takes half of the GPU, the other nothing.
+  const std::size_t greedy = arm_named(task, "ring");
+  Trainer trainer{{30'000}, {{}}};
+  trainer.noise = 0;
+  StepLearner learner({task}, options);
+  for (int i = 0; i < 60 && !learner.frozen(); ++i) {
+    StepSeen seen = trainer.step(learner.arms());
+    if (i > 5) seen.sm_share = learner.arms()[0] == greedy ? 0.5 : 0.0;
+    learner.add(seen);
+  }
+  bool tried = false;
+  for (const DecisionRecord& one : decisions) {
+    if (one.kind == "final" || one.arm.find("ring") != 0) continue;
+    if (one.arm != "ring") continue;
+    tried = true;
+    CHECK(one.reward_terms.at("sm") == -0.5 * RewardWeights{}.sm);
+  }
+  CHECK(tried);
+  CHECK(decisions.front().reward_terms.at("sm") == 0);
+}
+
 TEST_CASE("what makes the step shorter is found, confirmed and frozen", "[e-83][e-91]") {
   std::vector<StepTask> tasks{task_of(8 << 20), task_of(64 << 10)};
   const std::size_t fast = arm_named(tasks[0], "ring");

@@ -162,6 +162,53 @@ TEST_CASE("an algorithm alone takes its cheapest protocol", "[E-114]") {
   CHECK(costs.at(0, 0) == 10.0F);
 }
 
+TEST_CASE("a program sets its own calls, before any table, and hears what NCCL has ruled out",
+          "[E-83][E-114]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  const Library library;
+  const auto take_over =
+      reinterpret_cast<void (*)(int)>(dlsym(library.handle, "dynamiccl_tuner_take_over"));
+  const auto choose = reinterpret_cast<int (*)(int, const char*, const char*, int)>(
+      dlsym(library.handle, "dynamiccl_tuner_choose"));
+  const auto possible =
+      reinterpret_cast<std::uint32_t (*)(int)>(dlsym(library.handle, "dynamiccl_tuner_possible"));
+  REQUIRE((take_over != nullptr && choose != nullptr && possible != nullptr));
+  const Communicator comm(library.v5(), 1, 4);
+  CHECK(possible(kAllReduce) == 0);
+  take_over(1);
+  // Until it has chosen, NCCL does: not the table.
+  Costs costs;
+  CHECK(comm.call(costs, 64 * kMiB) == 0);
+  CHECK(costs == Costs());
+  CHECK(possible(kAllReduce) == 0b111'111);
+  REQUIRE(choose(kAllReduce, "tree", "LL128", 4) == 1);
+  Costs chosen;
+  CHECK(comm.call(chosen, 64 * kMiB) == 4);
+  Costs expected;
+  expected.at(0, 1) = 0.0F;
+  CHECK(chosen == expected);
+  // From call to call, and of this collective alone.
+  REQUIRE(choose(kAllReduce, "", "", 16) == 1);
+  Costs capped;
+  CHECK(comm.call(capped, 64 * kMiB) == 16);
+  CHECK(capped == Costs());
+  CHECK(comm.call(capped, kMiB, 3) == 0);
+  REQUIRE(choose(kAllReduce, "nvls", "Simple", 2) == 1);
+  Costs ruled_out;
+  CHECK(comm.call(ruled_out, kMiB) == 0);
+  CHECK(ruled_out == Costs());
+  CHECK((possible(kAllReduce) >> (4 * 3 + 2) & 1U) == 0);
+  // Nothing that is not known, and nothing changes by it.
+  CHECK(choose(kAllReduce, "rings", "", 0) == 0);
+  CHECK(choose(kAllReduce, "", "", 65) == 0);
+  CHECK(choose(9, "ring", "LL", 0) == 0);
+  CHECK(possible(9) == 0);
+  REQUIRE(choose(kAllReduce, "", "", 0) == 1);
+  take_over(0);
+  CHECK(comm.call(costs, 64 * kMiB) == 16);
+}
+
 TEST_CASE("a missing, torn or foreign table leaves NCCL's choices and says so", "[E-114]") {
   const Folder folder;
   const Library library;

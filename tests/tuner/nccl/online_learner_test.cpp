@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -194,6 +195,7 @@ struct ChangingJob {
   std::int64_t ns = 1'000'000'000;
   std::vector<CallTable> tables{};
   std::vector<DecisionRecord> decisions{};
+  std::vector<std::string> events{};
   std::vector<std::size_t> also{};  ///< further sizes that are called, unheard by the trigger
   /// Of the table in force.
   std::function<std::optional<StepReading>()> reading = [] {
@@ -203,9 +205,11 @@ struct ChangingJob {
   std::unique_ptr<OnlineLearner> learner;
 
   explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1, int most_rounds = 0,
-                       const CallTable& start = {})
+                       const CallTable& start = {}, std::optional<Micros> gloo = std::nullopt)
       : job(start) {
     LearnerOptions options;
+    if (gloo) options.gloo_floor = [gloo](std::size_t, std::size_t) { return gloo; };
+    options.on_event = [this](const std::string& text) { events.push_back(text); };
     options.start = start;
     options.calls_per_trial = 5;
     options.space = space;
@@ -350,6 +354,70 @@ TEST_CASE("settings that a job was started with do not stay where its own are fa
     CHECK(verdicts(job).front().reference_us == 400'000);
   }
   job.check_in_force();
+}
+
+TEST_CASE("settings whose calls take twice as long as Gloo's give way to the library's own",
+          "[E-141][E-143]") {
+  // 32 channels take 1.8 ms, NCCL's own as long as `own_channels` says.
+  CallTable planted{};
+  planted.cells[kAllReduce][26].channels = 32;
+  SpaceOptions space;
+  space.channels = {"1", "32"};
+  constexpr double kPlantedUs = 1800;
+  const auto asked = [](const ChangingJob& job) {
+    return std::any_of(job.events.begin(), job.events.end(), [](const std::string& text) {
+      return text.find("where Gloo took") != std::string::npos;
+    });
+  };
+  const auto guarded = [](const ChangingJob& job) {
+    return std::count_if(job.decisions.begin(), job.decisions.end(),
+                         [](const auto& one) { return one.guard == "above-gloo-floor"; });
+  };
+  // Nothing but the floor looks for anything else.
+  const auto check = [&](Micros gloo, double wanted, int channels, int asks) {
+    ChangingJob job(space, 1e-9, 1, planted, gloo);
+    job.job.wanted_channels = wanted;
+    job.settle(20'000);
+    for (int i = 0; i < 50; ++i) job.call();
+    job.check_in_force();
+    for (const DecisionRecord& one : job.decisions)
+      UNSCOPED_INFO(one.kind << " " << one.arm << " " << one.guard << " "
+                             << one.time_us.value_or(0));
+    CHECK(job.channels() == channels);
+    CHECK(job.learner->above_floor() == asks);
+    CHECK(asked(job) == (asks > 0));
+    REQUIRE(job.learner->entries().size() == 1);
+    const std::vector<std::string> flags = job.learner->entries().front().flags;
+    CHECK((std::find(flags.begin(), flags.end(), "above-gloo-floor") != flags.end()) == (asks > 0));
+    CHECK((guarded(job) > 0) == asked(job));
+  };
+  SECTION("where these are faster") { check(Micros(kPlantedUs / 2.3), 2, 0, 1); }
+  SECTION("not where these take longer still") {
+    // 32 channels: 1.4 ms; NCCL's own: 2.2 ms.
+    check(Micros(600), 16, 32, 1);
+  }
+  SECTION("not within the floor") { check(Micros(kPlantedUs / 1.7), 8, 32, 0); }
+}
+
+TEST_CASE("settings that have settled are held to Gloo's floor, too", "[E-141][E-143]") {
+  ChangingJob job(some_channels(), 0.1, 0, {}, Micros(900));
+  job.reading = [&] {
+    return StepReading{50, Micros(job.channels() == 0 ? 400'000 : 200'000), 0.01};
+  };
+  job.settle(20'000);
+  REQUIRE(job.channels() == 8);
+  CHECK(job.learner->above_floor() == 0);
+  for (const TableEntry& entry : job.learner->entries())
+    CHECK(entry.flags == std::vector<std::string>{"slower_than_gloo"});
+  // Another half as long again would change nothing; beyond twice Gloo's time NCCL's own are asked,
+  // although no trigger sees the change.
+  job.job.wanted_channels = 2;
+  job.job.pace = 1.2;
+  const auto own = [&] { return job.channels() == 0; };
+  for (int i = 0; i < 200 && !own(); ++i) job.call();
+  CHECK(own());
+  CHECK(job.learner->above_floor() + job.learner->alarms() > 0);
+  CHECK(job.learner->above_floor() == 1);
 }
 
 TEST_CASE("steps of seconds, and steps that nobody saw before the search, decide on a table, too",

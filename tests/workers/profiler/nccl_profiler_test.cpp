@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -123,6 +125,125 @@ TEST_CASE("a call whose channels were lost is written without a time", "[A-09]")
   plugin->finalize(context);
   REQUIRE(folder.lines().size() == 1);
   CHECK(folder.lines()[0]["device_ns"].is_null());
+}
+
+TEST_CASE("kernel, proxy and network times are summed up by channel", "[A-09][E-92]") {
+  const Library library;
+  const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+  const auto channels = library.symbol<void (*)(int)>("dynamiccl_profiler_channels");
+  const auto take =
+      library.symbol<void (*)(std::uint64_t*, std::size_t)>("dynamiccl_profiler_take_channels");
+  REQUIRE((channels != nullptr && take != nullptr));
+  setenv("DYNAMICCL_PROFILE_EVENTS", "off", 1);
+  void* context = nullptr;
+  int mask = -1;
+  plugin->init(&context, 1, &mask, "", 1, 2, 0, nullptr);
+  CHECK(mask == 0);
+  channels(2);
+  CHECK(mask == static_cast<int>(kColl | kKernelChannel | kProxyOp | kProxyStep));
+  std::array<std::uint64_t, 3 * 4> ns{};
+  take(ns.data(), 4);
+  const auto proxy = [&](unsigned channel, int is_send) {
+    EventV5 event{};
+    event.type = kProxyOp;
+    // Of another process: a handle that nobody may look at.
+    event.parent = reinterpret_cast<void*>(8);
+    event.details.proxy = {1, static_cast<std::uint8_t>(channel), 1, 4, 65536, is_send};
+    return start(*plugin, context, event);
+  };
+  const auto step_of = [&](void* operation) {
+    EventV5 event{};
+    event.type = kProxyStep;
+    event.parent = operation;
+    return start(*plugin, context, event);
+  };
+  const auto enter = [&](void* step, int state) {
+    CHECK(plugin->record_event_state(step, state, nullptr) == kSuccess);
+  };
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
+  constexpr std::uint64_t kPause = 3'000'000;
+  constexpr int kSendGpuWait = 8;
+
+  void* call = start(*plugin, context, coll(1, 2));
+  plugin->stop_event(call);
+  end_kernel(*plugin, start_kernel(*plugin, context, call, 1000), 5000);
+  end_kernel(*plugin, start_kernel(*plugin, context, call, 1000), 7000);
+  // A send on channel 1: waits for the GPU, then for the network; a receive beside it counts once.
+  void* send = proxy(1, 1);
+  void* sent = step_of(send);
+  enter(sent, kSendGpuWait);
+  pause();
+  enter(sent, kProxyStepSendWait);
+  void* receive = proxy(1, 0);
+  void* received = step_of(receive);
+  enter(received, kProxyStepRecvWait);
+  pause();
+  plugin->stop_event(sent);
+  plugin->stop_event(send);
+  // What has ended says nothing more.
+  enter(sent, kProxyStepSendWait);
+  CHECK(step_of(send) == nullptr);
+  plugin->stop_event(received);
+  plugin->stop_event(receive);
+  take(ns.data(), 4);
+  CHECK(ns[0] == 4000 + 6000);
+  CHECK(ns[1] == 0);
+  const std::uint64_t proxy_ns = ns[4], network_ns = ns[5];
+  CHECK(ns[3] == 0);
+  CHECK(network_ns >= kPause);
+  CHECK(proxy_ns >= network_ns + kPause);
+  take(ns.data(), 4);
+  CHECK(std::all_of(ns.begin(), ns.end(), [](std::uint64_t each) { return each == 0; }));
+
+  // An operation that is still under way is counted until now, and from now on.
+  void* open = proxy(2, 0);
+  enter(step_of(open), kProxyStepRecvWait);
+  pause();
+  take(ns.data(), 4);
+  CHECK(ns[7] >= kPause);
+  CHECK(ns[8] >= kPause);
+  pause();
+  // Its step never ends by itself.
+  plugin->stop_event(open);
+  take(ns.data(), 4);
+  CHECK(ns[8] >= kPause);
+  pause();
+  take(ns.data(), 4);
+  CHECK(ns[7] + ns[8] == 0);
+  channels(0);
+  CHECK(mask == 0);
+  plugin->finalize(context);
+  unsetenv("DYNAMICCL_PROFILE_EVENTS");
+}
+
+TEST_CASE("more proxy operations than are kept end whole", "[A-09]") {
+  const Library library;
+  const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+  const auto take =
+      library.symbol<void (*)(std::uint64_t*, std::size_t)>("dynamiccl_profiler_take_channels");
+  void* context = nullptr;
+  int mask = 0;
+  plugin->init(&context, 1, &mask, "", 1, 2, 0, nullptr);
+  std::vector<void*> late;
+  for (int i = 0; i < 10'000; ++i) {
+    EventV5 event{};
+    event.type = kProxyOp;
+    event.details.proxy.channel = 3;
+    late.push_back(start(*plugin, context, event));
+    EventV5 step{};
+    step.type = kProxyStep;
+    step.parent = late.back();
+    void* of_it = start(*plugin, context, step);
+    plugin->record_event_state(of_it, kProxyStepSendWait, nullptr);
+  }
+  for (void* operation : late) plugin->stop_event(operation);
+  std::array<std::uint64_t, 3 * 4> ns{};
+  take(ns.data(), 4);
+  CHECK(ns[10] > 0);
+  CHECK(ns[11] > 0);
+  take(ns.data(), 4);
+  CHECK(ns[10] + ns[11] == 0);
+  plugin->finalize(context);
 }
 
 TEST_CASE("a program can ask for what was applied and leave its timed calls alone", "[A-18]") {

@@ -83,13 +83,19 @@ std::uint32_t CallSettings::arm_of(std::size_t piece) const {
   return std::min<std::uint32_t>(word_[key + 1], static_cast<std::uint32_t>(arms_[key].size()) - 1);
 }
 
+void CallSettings::take_into_force(const CallShape& shape) {
+  std::string text = text_of(shape);
+  if (text == in_force_) return;
+  comm_.choose(shape);
+  in_force_ = std::move(text);
+}
+
 bool CallSettings::sum_under(const CallShape& shape, float* data, std::size_t count) {
-  if (std::string text = text_of(shape); text != in_force_) {
-    comm_.choose(shape);
-    in_force_ = std::move(text);
-  }
+  take_into_force(shape);
   try {
     comm_.allreduce(data, data, count, DataType::float32);
+    // Calls that are queued have not taken their time yet.
+    comm_.complete();
     return true;
   } catch (const NotApplicable&) {
     return false;
@@ -108,6 +114,18 @@ void CallSettings::all_reduce(std::size_t piece, float* data, std::size_t count)
   now_.call_us[key] += took_us;
   if (!done) now_.refused[key] = true;
   if (summed_ == key_of_.size()) done_.push_back(now_);
+}
+
+void CallSettings::choose_for(std::size_t piece) {
+  take_into_force(arms_[key_of_[piece]][arm_of(piece)]);
+}
+
+void CallSettings::end_step(const std::vector<double>& call_us) {
+  DYN_ASSERT(call_us.size() == key_of_.size(), "a time for each piece");
+  const std::lock_guard lock(mutex_);
+  for (std::size_t piece = 0; piece < call_us.size(); ++piece)
+    now_.call_us[key_of_[piece]] += call_us[piece];
+  done_.push_back(now_);
 }
 
 std::vector<SettingStep> CallSettings::take_steps() {

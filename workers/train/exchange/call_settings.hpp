@@ -48,6 +48,11 @@ class CallSettings {
   void begin_step();
   /// One piece summed in place under its key's setting. Ranks: all, in one order.
   void all_reduce(std::size_t piece, float* data, std::size_t count);
+  /// For who calls by itself, as work for a GPU is queued: the calls that follow run under the
+  /// piece's setting. Ranks: all, in one order.
+  void choose_for(std::size_t piece);
+  /// After a step of such calls: of each piece what they took.
+  void end_step(const std::vector<double>& call_us);
   /// Any thread: the steps whose sums are all there, since the last call.
   std::vector<SettingStep> take_steps();
   /// The library's default is in force again. Between two steps, by who owns the communicator.
@@ -57,6 +62,7 @@ class CallSettings {
  private:
   void agree();
   [[nodiscard]] std::uint32_t arm_of(std::size_t piece) const;
+  void take_into_force(const CallShape& shape);
   /// @returns false when the library cannot, which all ranks see alike before anything is sent
   bool sum_under(const CallShape& shape, float* data, std::size_t count);
 

@@ -11,7 +11,7 @@
 namespace dynamiccl {
 
 QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
-                               TensorMemory& memory)
+                               TensorMemory& memory, CallSettings* settings)
     : comm_(comm),
       queue_(*comm.queue()),
       plan_(plan),
@@ -21,7 +21,8 @@ QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, flo
       followed_(plan.path.lanes, false),
       split_(method_row(plan.method).split),
       missing_(plan.pieces.size(), 0),
-      awaited_(plan.pieces.size(), true) {
+      awaited_(plan.pieces.size(), true),
+      settings_(settings) {
   if (plan_.codec.codec != Codec::none)
     codec_ = make_queued_codec(comm_, plan_, gradients_, memory_);
 }
@@ -33,6 +34,9 @@ void QueuedExchange::start_step() {
   if (codec_) codec_->begin_step();
   next_ = 0;
   traces_ = std::exchange(trace_wanted_, false);
+  if (settings_ == nullptr) return;
+  spans_.clear();
+  settings_->begin_step();
 }
 
 void QueuedExchange::ready(std::size_t gradient) {
@@ -67,7 +71,7 @@ void QueuedExchange::use_lane(std::size_t lane) {
 
 template <class F>
 void QueuedExchange::call(const char* what, std::size_t index, const Stripe& stripe, F&& library) {
-  if (!traces_) return library();
+  if (!traces_ && settings_ == nullptr) return library();
   const std::size_t bytes = stripes_[index].size() > 1 ? stripe.count * sizeof(float) : 0;
   spans_.push_back({what, index, 0, 0, stripe.lane, bytes});
   queue_.stamp(2 * spans_.size() - 1);
@@ -80,8 +84,19 @@ void QueuedExchange::trace_next() {
   trace_wanted_ = true;
 }
 
+/// Stripes of one piece go on side by side.
+void QueuedExchange::end_step() {
+  if (settings_ == nullptr) return;
+  comm_.complete();
+  std::vector<double> call_us(plan_.pieces.size(), 0);
+  for (std::size_t i = 0; i < spans_.size(); ++i)
+    call_us[spans_[i].piece] =
+        std::max(call_us[spans_[i].piece], queue_.between_us(2 * i + 1, 2 * i + 2));
+  settings_->end_step(call_us);
+}
+
 std::vector<Span> QueuedExchange::take_spans() {
-  if (spans_.empty()) return {};
+  if (spans_.empty() || (settings_ != nullptr && !std::exchange(traces_, false))) return {};
   // The GPU's clock meets ours where nothing is under way.
   comm_.complete();
   queue_.stamp(0);
@@ -139,6 +154,7 @@ void QueuedExchange::reduce(std::size_t index) {
   const Piece& piece = plan_.pieces[index];
   const auto ranks = static_cast<std::uint64_t>(comm_.size());
   sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
+  if (settings_ != nullptr) settings_->choose_for(index);
   for (const Stripe& stripe : stripes_[index]) {
     use_lane(stripe.lane);
     if (split_) {
@@ -204,7 +220,7 @@ std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePl
                                             float* gradients, float* sums, TensorMemory& memory,
                                             CallSettings* settings) {
   if (memory.on_gpu() && can_be_queued(comm, plan))
-    return std::make_unique<QueuedExchange>(comm, plan, gradients, memory);
+    return std::make_unique<QueuedExchange>(comm, plan, gradients, memory, settings);
   // Host memory is written when a call returns: nothing to wait for.
   return std::make_unique<GradientExchange>(comm, plan, gradients, sums,
                                             memory.on_gpu() ? &memory : nullptr, settings);

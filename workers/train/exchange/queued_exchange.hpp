@@ -21,8 +21,9 @@ class QueuedExchange final : public StepExchange {
  public:
   /// @param gradients plan.elements() of the GPU's memory, replaced by the sums; outlives this
   /// @param memory of the computation whose streams are waited for
+  /// @param settings of the all-reduces, by step; nullptr: the library's own
   QueuedExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
-                 TensorMemory& memory);
+                 TensorMemory& memory, CallSettings* settings = nullptr);
 
   void start_step() override;
   void ready(std::size_t gradient) override;
@@ -31,11 +32,13 @@ class QueuedExchange final : public StepExchange {
     return true;
   }
   void wait(std::size_t gradient) override;
+  void end_step() override;
   void flush() override { comm_.complete(); }
   void check() override { comm_.check_queued(); }
   /// The GPU's work is seen by its events alone.
   std::optional<double> take_busy_us() override { return std::nullopt; }
-  /// Times by the GPU cost an event before and after each call: that step alone has them.
+  /// Times by the GPU cost an event before and after each call: that step alone has them, or all
+  /// where settings are chosen by them.
   void trace_next() override;
   std::vector<Span> take_spans() override;
   void restart() override {
@@ -54,7 +57,7 @@ class QueuedExchange final : public StepExchange {
   void use_lane(std::size_t lane);
   void reduce(std::size_t piece);
   void reduce_encoded(std::size_t piece);
-  /// Makes the call on the lane in use, between two stamps in a step that is traced.
+  /// Makes the call on the lane in use, between two stamps where its time is wanted.
   template <class F>
   void call(const char* what, std::size_t piece, const Stripe& stripe, F&& library);
   void queued(std::size_t piece, const Stripe& stripe);
@@ -74,6 +77,7 @@ class QueuedExchange final : public StepExchange {
   std::size_t next_ = 0;              ///< pieces before it are queued
   std::vector<bool> awaited_;         ///< of each piece: computation waits for it
   Apply apply_;
+  CallSettings* settings_;
   bool trace_wanted_ = false;
   bool traces_ = false;
   std::vector<Span> spans_;  ///< traced, of stamps 1 and 2, 3 and 4, ...; their times not yet
@@ -87,7 +91,7 @@ class QueuedExchange final : public StepExchange {
 bool can_be_queued(Communicator& comm, const ExchangePlan& plan);
 
 /// The exchange that suits the plan and the library. Buffers as in GradientExchange, of `memory`.
-/// @param settings as make_reducer()'s, where `memory` is the host's
+/// @param settings of the library's all-reduces, by step; nullptr: its own
 std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePlan& plan,
                                             float* gradients, float* sums, TensorMemory& memory,
                                             CallSettings* settings = nullptr);

@@ -45,6 +45,8 @@ class StepExchange {
   /// What the computing thread does or queues from now on finds the sum of this gradient.
   /// @throws what ended the communication
   virtual void wait(std::size_t gradient) = 0;
+  /// After a step whose sums are all there: who sets its calls is told what they took.
+  virtual void end_step() {}
   /// Blocks until nothing is under way, so that the owner may use the communicator.
   virtual void flush() = 0;
   /// For who waits for what the GPU was given: @throws what will keep it from ever being done

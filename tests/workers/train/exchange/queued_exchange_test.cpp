@@ -70,6 +70,16 @@ class LoggingCommunicator final : public IdleCommunicator {
     CHECK(place(out) == place(in) + part_at(count));
     say("scatter", in, 3 * count);
   }
+  std::string choose(const CallShape& shape) override {
+    log_.push_back("choose " + shape.algorithm);
+    return shape.algorithm;
+  }
+  Request isend(const void* data, std::size_t bytes, int to, int /*tag*/) override {
+    log_.push_back(fmt::format("word of {} bytes to {}", bytes, to));
+    last_word_.assign(static_cast<const std::byte*>(data),
+                      static_cast<const std::byte*>(data) + bytes);
+    return {};
+  }
   [[nodiscard]] GpuQueue* queue() override { return &queue_; }
   void check_queued() const override {
     throw Error(ErrorKind::environment, "remote rank has gone");
@@ -88,6 +98,7 @@ class LoggingCommunicator final : public IdleCommunicator {
 
   Log& log_;
   const float* base_;
+  std::vector<std::byte> last_word_;
   LoggingQueue queue_;
 };
 
@@ -379,6 +390,66 @@ TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-4
   CHECK(std::string(halves.back().what) == "all-gather");
   CHECK(halves[0].bytes + halves[1].bytes == 4 * (3 * largest_whole(2) + 5));
   CHECK(halves[2].bytes == 0);
+}
+
+TEST_CASE("queued sums run under the settings of their step, and their times come from the GPU",
+          "[e-83]") {
+  const ExchangePlan plan = plan_of(TrainingMethod::mg_wfbp);
+  std::vector<float> gradients(plan.elements(), 0.0F);
+  Log log;
+  LoggingCommunicator comm(log, gradients.data(), 0);
+  const auto memory = make_host_memory();
+  CallSettings settings(comm, plan);
+  REQUIRE(settings.keys().size() == 2);  // 24 and 16 bytes, 36 bytes
+  CallShape ring;
+  ring.algorithm = "ring";
+  for (std::size_t key = 0; key < 2; ++key) settings.set_arms(key, {CallShape{}, ring});
+  settings.propose({1, 0}, 1);
+  QueuedExchange exchange(comm, plan, gradients.data(), *memory, &settings);
+  const auto step = [&] {
+    log.clear();
+    exchange.start_step();
+    for (std::size_t i = 0; i < 4; ++i) exchange.ready(i);
+    for (std::size_t i = 0; i < 4; ++i) exchange.wait(i);
+    exchange.end_step();
+  };
+  step();
+  // The word is spoken before the first gradient; a setting is taken where it changes.
+  CHECK(log == Log{"word of 12 bytes to 1",
+                   "word of 12 bytes to 2",
+                   "choose ring",
+                   "follow",
+                   "stamp 1",
+                   "sum 0+6",
+                   "stamp 2",
+                   "note 0",
+                   "follow",
+                   "stamp 3",
+                   "sum 6+4",
+                   "stamp 4",
+                   "note 1",
+                   "choose library",
+                   "follow",
+                   "stamp 5",
+                   "sum 10+9",
+                   "stamp 6",
+                   "note 2",
+                   "hold 0",
+                   "hold 1",
+                   "hold 2"});
+  const auto steps = settings.take_steps();
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0].arms == std::vector<std::uint32_t>{1, 0});
+  // The stand-in's clock goes one on with each stamp.
+  CHECK(steps[0].call_us == std::vector<double>{2, 1});
+  // Stamps of every step are no trace; who asks for one gets it, once.
+  CHECK(exchange.take_spans().empty());
+  exchange.trace_next();
+  settings.propose({0, 0}, 16);
+  step();
+  CHECK(exchange.take_spans().size() == 3);
+  CHECK(exchange.take_spans().empty());
+  CHECK(settings.take_steps().at(0).arms == std::vector<std::uint32_t>{0, 0});
 }
 
 TEST_CASE("who waits for queued sums is told that they will never come", "[d-40]") {

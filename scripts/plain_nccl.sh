@@ -1,0 +1,48 @@
+#!/bin/bash
+# What a plain PyTorch program gains from exported files of NCCL that it loads: a rank per GPU, all-reduces of twenty sizes from 4 B to
+# 64 MiB, with and without in turn, under the same NCCL_* variables. Searches the files first where none are given.
+#   [BUNDLE=FOLDER] scripts/plain_nccl.sh OUTPUT_FOLDER SECONDS [EXPORTED_FOLDER]
+#   NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 scripts/plain_nccl.sh results/plain-nccl 280
+# The search (half of SECONDS) is `tune` of experiments/gpu_tune_protocols.toml, EXPERIMENT another one. Leaves tune.log, exported/,
+# plain.txt (turn, side, collective, size, microseconds) and gains.txt (scripts/plain_gains.py). Whole turns alone count; PAIRS bounds
+# them (12).
+set -uo pipefail
+[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) exported=${3:-}
+cd "$(dirname "$0")/.." || exit
+. scripts/gpu_setup.sh
+gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
+if [ -z "$exported" ]; then
+  exported=$out/exported
+  timeout --signal=INT --kill-after=30 $(($2 / 2)) "$program" tune "${EXPERIMENT:-experiments/gpu_tune_protocols.toml}" --db "$out/tune.sqlite" \
+    --table "$out/table.json" >"$out/tune.md" 2>"$out/tune.log"
+  "$program" export "$out/table.json" --format nccl --out "$exported" --plugin "$root/build/release/libdynamiccl-nccl-plugin.so" >>"$out/tune.md" 2>&1 ||
+    { tail -n 5 "$out/tune.md"; exit 1; }
+fi
+launch() {
+  local rank pids=() code=0
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=$gpus
+  for ((rank = 0; rank < gpus; rank++)); do
+    RANK=$rank LOCAL_RANK=$rank timeout 120 python3 scripts/nccl_sizes.py --sweep 15 2>>"$out/plain.log" & pids+=($!)
+  done
+  for rank in "${pids[@]}"; do wait "$rank" || code=1; done
+  return $code
+}
+: >"$out/plain.txt"
+result=0 longest=0
+for turn in $(seq "${PAIRS:-12}"); do
+  begin=$SECONDS
+  [ $((begin + longest)) -lt $end ] || break
+  sides="default loaded"
+  [ $((turn % 2)) = 1 ] || sides="loaded default"
+  : >"$out/turn"
+  for side in $sides; do
+    (if [ "$side" = loaded ]; then export NCCL_CONF_FILE=$exported/nccl.conf; fi; launch) | sed "s/^/$turn $side allreduce /" >>"$out/turn" || result=1
+  done
+  cat "$out/turn" >>"$out/plain.txt"
+  [ $((SECONDS - begin)) -le $longest ] || longest=$((SECONDS - begin))
+done
+rm -f "$out/turn"
+python3 scripts/plain_gains.py "$out/plain.txt" >"$out/gains.txt" || result=1
+cat "$out/gains.txt"
+exit $result
