@@ -13,9 +13,11 @@ namespace dynamiccl {
 void refuse_silence(const std::vector<int>& from, Micros limit) {
   throw SilenceError(
       ErrorKind::environment,
-      fmt::format("none of the ranks {} has sent anything for {:.0f} s: one that has ended "
-                  "says why in its own record, one that was stopped does not",
-                  fmt::join(from, ", "), limit.count() / 1e6));
+      fmt::format(
+          "none of the ranks {} has sent anything for {:.0f} s: one that has ended "
+          "says why in its own record, one that was stopped, or whose machine is gone, does "
+          "not (DYNAMICCL_SILENCE_S says how long is waited)",
+          fmt::join(from, ", "), limit.count() / 1e6));
 }
 
 void exchange(Messages& comm, const void* send, std::size_t send_bytes, int to, void* receive,

@@ -36,6 +36,9 @@ class Messages {
   /// @throws Error(environment) naming them when none has within `limit`
   virtual int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                           Micros limit) = 0;
+  /// Other ranks may have so much to do between two calls: a library with a limit of its own (Gloo)
+  /// waits for so long at least.
+  virtual void wait_for_as_long_as(Micros /*limit*/) {}
   /// Lets started sends and receives move on, where the library moves them during calls only (MPI).
   virtual void progress() {}
 

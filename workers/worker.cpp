@@ -20,6 +20,7 @@
 #include "workers/measure/neighbour.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/record_writer.hpp"
+#include "workers/standing.hpp"
 #include "workers/transport.hpp"
 
 namespace dynamiccl {
@@ -162,6 +163,7 @@ void run_worker(Communicator& comm, const RunConfig& config, double started_unix
                               "the library it is linked with ({})",
                               comm.size(), config.ranks, hello.library));
     }
+    open_standing(config.output_dir, comm.rank());
     writer.write(facts_of(comm, config));
     measure_cells(comm, config, hello.clock_ns / 1e3, make_training, writer);
     bring_decisions(config, writer);

@@ -32,6 +32,8 @@ double parameter_volumes(const TrainingSpec& spec, int workers) {
       case SumPlace::all_reduce:
         return 2 * (n - 1) / n;
       case SumPlace::neighbours:
+        // One round says nothing of pairs that change: with an odd number one worker has none.
+        if (spec.topology == PeerGraph::random_pairs) return workers % 2 == 0 ? 1 : (n - 1) / n;
         return static_cast<double>(mixing_of(spec.topology, workers, 0, 0, 0).to.size());
       case SumPlace::server:
         break;

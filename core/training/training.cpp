@@ -135,7 +135,12 @@ const std::vector<KnobRow>& knob_rows() {
        [](TrainingSpec& s, const std::string& v) { s.data = v; },
        [](const TrainingSpec& s) { return s.data; }},
       real_row("learning_rate", "of SGD", &TrainingSpec::learning_rate),
-      real_row("momentum", "of SGD", &TrainingSpec::momentum),
+      {"momentum", "of SGD",
+       [](TrainingSpec& s, const std::string& v) {
+         s.momentum = real("momentum", v);
+         if (s.momentum >= 1) refuse("momentum", v, "a number from 0, below 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.momentum); }},
       real_row("lars",
                "LARS' trust coefficient: part of a matrix' norm that a step is long, times the "
                "learning rate; 0: none",

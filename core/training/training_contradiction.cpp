@@ -421,8 +421,8 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
                        servers == 1 ? "is" : "are", ranks, of_ranks);
   const int workers = workers_of(spec, ranks);
   if (spec.group_size > 1 && workers % spec.group_size != 0)
-    return fmt::format("group_size = {}: {} worker{} do not fill groups of so many",
-                       spec.group_size, workers, workers == 1 ? "" : "s");
+    return fmt::format("group_size = {}: {} worker{} not fill groups of so many", spec.group_size,
+                       workers, workers == 1 ? " does" : "s do");
   if (spec.participants > workers)
     return fmt::format("participants = {}: there {} {} worker{}", spec.participants,
                        workers == 1 ? "is" : "are", workers, workers == 1 ? "" : "s");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -53,12 +54,35 @@ void write_file(const std::string& path, const std::string& text) {
 bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
 
 /// One line for people: how the processes ended, "" when well.
+/// After which a process that was stopped is not waited for any longer; of ranks that wait without
+/// knowing more than silence this is where their patience begins.
+Micros stopped_limit() {
+  constexpr double kUsualS = 30;
+  const char* told = std::getenv("DYNAMICCL_SILENCE_S");
+  const double told_s = told == nullptr ? 0 : std::strtod(told, nullptr);
+  return Micros((told_s > 0 && std::isfinite(told_s) ? told_s : kUsualS) * 1e6);
+}
+
+std::string describe_stopped(const ProcessOutcome& outcome) {
+  const auto number = fmt::format("(pid {})", outcome.stopped);
+  std::string who = fmt::format("process {}", outcome.stopped);
+  for (const auto& state : outcome.states)
+    if (const auto at = state.find(number); at != std::string::npos)
+      who = state.substr(0, at + number.size());
+  return fmt::format(
+      "{} was stopped by a signal and not continued for {:.3g} s (DYNAMICCL_SILENCE_S), so all "
+      "processes were ended; find who stops them (kill -STOP, a shell's job control, a batch "
+      "system) and run again with --resume; until then: {}",
+      who, stopped_limit().seconds(), join(outcome.states, "; "));
+}
+
 std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
   if (outcome.interrupted_by != 0)
     return fmt::format("interrupted by {}", outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)"
                                             : outcome.interrupted_by == SIGHUP
                                                 ? "SIGHUP: its terminal was closed"
                                                 : "SIGTERM");
+  if (outcome.stopped != 0) return describe_stopped(outcome);
   if (outcome.timed_out)
     return fmt::format("no end after {} s (protocol.launch_timeout): all processes were ended{}",
                        timeout.seconds() < 10 ? fmt::format("{:.3g}", timeout.seconds())
@@ -369,6 +393,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
                           const std::function<void(const std::string&)>& on_stderr) {
   ProcessOptions options;
   options.timeout = launch_timeout(protocol, launch.config.cells);
+  options.stopped_limit = stopped_limit();
   options.marker = launch.start.uuid;
   options.on_stderr = on_stderr;
   options.kill_elsewhere = [&] {

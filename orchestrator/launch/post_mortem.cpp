@@ -9,6 +9,7 @@
 
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
+#include "core/wire/standing.hpp"
 #include "orchestrator/launch/kernel_file.hpp"
 
 namespace dynamiccl {
@@ -101,11 +102,14 @@ std::vector<std::string> unfinished_ranks(const RunConfig& config,
     const auto next = std::find_if(config.cells.begin(), config.cells.end(), [&](const auto& cell) {
       return std::find(done.begin(), done.end(), cell.id) == done.end();
     });
+    const auto where = words_of_standing(
+        kernel_file_text(config.output_dir + "/" + standing_file_name(static_cast<int>(rank))));
     told.push_back(fmt::format(
-        "rank {} had measured {} of {} cells{}", rank, done.size(), config.cells.size(),
+        "rank {} had measured {} of {} cells{}{}", rank, done.size(), config.cells.size(),
         next == config.cells.end()
             ? ""
-            : fmt::format(", next {} of {} bytes", name_of(next->collective), next->size.count())));
+            : fmt::format(", next {} of {} bytes", name_of(next->collective), next->size.count()),
+        where.empty() ? "" : ", " + where));
   }
   return told;
 }

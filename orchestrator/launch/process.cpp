@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 #include <list>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -33,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Micros kKillRound{200e3};
 constexpr int kMaxKillRounds = 50;
+/// So often in turn a process is seen to be stopped before that ends its start.
+constexpr int kLooks = 15;
 
 std::chrono::microseconds to_chrono(Micros time) {
   return std::chrono::microseconds(static_cast<std::int64_t>(time.count()));
@@ -220,12 +223,18 @@ class Child {
 class Start {
  public:
   explicit Start(const ProcessOptions& options)
-      : options_(options), timer_(io_), question_(io_), interrupt_(io_), began_(Clock::now()) {}
+      : options_(options),
+        timer_(io_),
+        question_(io_),
+        look_(io_),
+        interrupt_(io_),
+        began_(Clock::now()) {}
 
   ProcessOutcome run(const std::vector<Command>& commands) {
     watch_interrupts();
     arm(options_.timeout, &Start::time_out);
     if (options_.enough) ask_again();
+    if (options_.stopped_limit.count() > 0) look_again();
     for (const auto& command : commands) {
       children_.emplace_back(io_, options_);
       auto& child = children_.back();
@@ -312,6 +321,32 @@ class Start {
     });
   }
 
+  /// Who is stopped is seen by the kernel's word for it, not by silence: a slow process is not. By
+  /// how often it was seen, not by the clock: where all were stopped, this program too, as by a
+  /// batch system that suspends a job, all go on together.
+  void look_again() {
+    look_.expires_after(to_chrono(Micros(options_.stopped_limit.count() / kLooks)));
+    look_.async_wait([this](const boost::system::error_code& error) {
+      if (error || stopping_) return;
+      // Finding them takes longer than looking at them: seldom once they are all there.
+      if (++looked_ >= find_at_) {
+        known_ = pids_of_processes(kMarkerVariable, options_.marker);
+        find_at_ = 2 * looked_;
+      }
+      for (const pid_t pid : known_) {
+        int& seen = seen_stopped_[pid];
+        seen = is_stopped(pid) ? seen + 1 : 0;
+        if (seen >= kLooks) return end_stopped(pid);
+      }
+      look_again();
+    });
+  }
+  void end_stopped(pid_t pid) {
+    outcome_.states = states_of_processes(kMarkerVariable, options_.marker);
+    outcome_.stopped = pid;
+    stop(SIGTERM);
+  }
+
   void stop(int signal) {
     stopping_ = true;
     signal_all(signal);
@@ -341,6 +376,7 @@ class Start {
   void end_left_overs() {
     timer_.cancel();
     question_.cancel();
+    look_.cancel();
     auto left = marked_processes(options_.marker);
     const auto patience = Clock::now() + std::chrono::milliseconds(stopping_ ? 100 : 1000);
     while (!left.empty() && Clock::now() < patience) {
@@ -367,19 +403,24 @@ class Start {
   asio::io_context io_;
   asio::steady_timer timer_;
   asio::steady_timer question_;
+  asio::steady_timer look_;
   asio::posix::stream_descriptor interrupt_;
   Clock::time_point began_;
   std::list<Child> children_;
   ProcessOutcome outcome_;
   bool stopping_ = false;
   int kill_rounds_ = 0;
+  std::vector<pid_t> known_;  ///< marked processes
+  std::map<pid_t, int> seen_stopped_;
+  int looked_ = 0;
+  int find_at_ = 1;
 };
 
 }  // namespace
 
 bool ProcessOutcome::ok() const {
-  return !timed_out && !ended_early && interrupted_by == 0 && first_failure() == nullptr &&
-         !results.empty();
+  return !timed_out && stopped == 0 && !ended_early && interrupted_by == 0 &&
+         first_failure() == nullptr && !results.empty();
 }
 
 const ProcessResult* ProcessOutcome::first_failure() const {

@@ -13,6 +13,9 @@ namespace dynamiccl {
 
 struct ProcessOptions {
   Micros timeout{120e6};
+  /// A marked process that a signal has stopped for so long, while this one ran, ends the start; 0:
+  /// none does.
+  Micros stopped_limit{0};
   /// Between TERM and KILL, and for the other commands once one has failed.
   Micros grace{2e6};
   /// Value of $DYNAMICCL_LAUNCH for every process of this start: whoever carries it and is left is
@@ -49,8 +52,10 @@ struct ProcessOutcome {
   Micros duration;
   /// Processes that carried the marker after all commands had ended: they were ended too.
   std::vector<std::string> left_over;
-  /// At the timeout, before anything was ended: each process and its state.
+  /// At the timeout or when one was stopped for too long, before anything was ended: each process
+  /// and its state.
   std::vector<std::string> states;
+  pid_t stopped = 0;  ///< the process that was; 0 = none
 
   [[nodiscard]] bool ok() const;
   /// First failed command's result, nullptr when all ended with 0.

@@ -58,13 +58,24 @@ std::string place_in_kernel(pid_t pid) {
 
 }  // namespace
 
-std::vector<std::string> states_of_processes(const char* variable, const std::string& marker) {
-  std::vector<std::string> states;
-  for (const auto& process : list_processes()) {
+namespace {
+
+std::vector<ProcessInfo> processes_of(const char* variable, const std::string& marker) {
+  auto processes = list_processes();
+  std::erase_if(processes, [&](const ProcessInfo& process) {
     const bool argued = std::any_of(
         process.argv.begin(), process.argv.end(),
         [&](const std::string& word) { return word.find(marker) != std::string::npos; });
-    if (!argued && process_variable(process.pid, variable) != marker) continue;
+    return !argued && process_variable(process.pid, variable) != marker;
+  });
+  return processes;
+}
+
+}  // namespace
+
+std::vector<std::string> states_of_processes(const char* variable, const std::string& marker) {
+  std::vector<std::string> states;
+  for (const auto& process : processes_of(variable, marker)) {
     const auto rank = rank_of(process.pid);
     states.push_back(fmt::format("{}{} (pid {}): {}{}", rank.empty() ? "" : "rank " + rank + ", ",
                                  process.name, process.pid, words_of_state(state_of(process.pid)),
@@ -72,5 +83,13 @@ std::vector<std::string> states_of_processes(const char* variable, const std::st
   }
   return states;
 }
+
+std::vector<pid_t> pids_of_processes(const char* variable, const std::string& marker) {
+  std::vector<pid_t> pids;
+  for (const auto& process : processes_of(variable, marker)) pids.push_back(process.pid);
+  return pids;
+}
+
+bool is_stopped(pid_t pid) { return state_of(pid) == 'T'; }
 
 }  // namespace dynamiccl

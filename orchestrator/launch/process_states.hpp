@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -9,5 +11,11 @@ namespace dynamiccl {
 /// arguments: "rank 1, dynamiccl-worker (pid 77): stopped, in do_signal_stop". Reads /proc; others'
 /// processes are left out.
 std::vector<std::string> states_of_processes(const char* variable, const std::string& marker);
+
+/// Who carries the marker in the same way.
+std::vector<pid_t> pids_of_processes(const char* variable, const std::string& marker);
+/// Whether a signal has stopped it (SIGSTOP, SIGTSTP), and nothing has continued it since. Neither
+/// a process that waits for a core or for a message is, nor one that a debugger holds.
+bool is_stopped(pid_t pid);
 
 }  // namespace dynamiccl

@@ -1,15 +1,17 @@
 #include "reports/model/training_report.hpp"
-#include "reports/model/table_view.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
+#include "reports/model/exchanges.hpp"
+#include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -144,7 +146,8 @@ std::vector<Value> values_of(const Row& row, const CellFigure* baseline) {
                             static_cast<std::int64_t>(f.launches.size()),
                             f.median_us()};
   add_bounds(values, f.interval());
-  if (baseline == nullptr) {
+  // A round of several steps, or of nobody's waiting, is no step to set against one.
+  if (baseline == nullptr || !trained_as_one(f)) {
     values.resize(values.size() + 3);
   } else {
     const Ratio ratio = baseline == &f ? Ratio{1.0} : time_ratio(f, *baseline);
@@ -158,7 +161,58 @@ std::vector<Value> values_of(const Row& row, const CellFigure* baseline) {
   return values;
 }
 
+std::vector<Row> rows_of(const std::map<std::string, Trained>& trained,
+                         const std::vector<CellFigure>& figures) {
+  std::vector<Row> rows;
+  for (const auto& figure : figures) {
+    const auto found =
+        trained.find(axes_of(figure.environment, figure.backend, figure.architecture, figure.ranks,
+                             figure.algorithm + figure.cell_knobs + figure.group_knobs));
+    if (figure.collective == "training" && found != trained.end())
+      rows.push_back({&figure, &found->second});
+  }
+  return rows;
+}
+
 }  // namespace
+
+std::vector<FastestTraining> fastest_trainings(const Reader& reader, std::int64_t run_row,
+                                               const std::vector<CellFigure>& figures) {
+  const auto trained = load_trained(reader, run_row);
+  const auto rows = rows_of(trained, figures);
+  const auto baselines = baselines_of(rows);
+  using Order = decltype(environment_order(""));
+  using Key = std::tuple<Order, std::string, std::string, std::int64_t, std::string>;
+  std::map<Key, const Row*> best;
+  for (const auto& row : rows) {
+    const CellFigure& figure = *row.figure;
+    const Row*& known = best[{environment_order(figure.environment), figure.environment,
+                              figure.backend, row.trained->workers, row.trained->task}];
+    const auto better = [&] {
+      if (known == nullptr) return true;
+      const bool counts = trained_as_one(figure);
+      if (counts != trained_as_one(*known->figure)) return counts;
+      return figure.median_us() < known->figure->median_us();
+    };
+    if (better()) known = &row;
+  }
+  std::vector<FastestTraining> fastest;
+  for (const auto& [key, row] : best) {
+    const CellFigure& figure = *row->figure;
+    FastestTraining one{figure.environment, figure.backend, row->trained->model,
+                        row->trained->batch, row->trained->workers};
+    if (trained_as_one(figure)) {
+      one.method = figure.algorithm;
+      one.step_us = figure.median_us();
+      const auto baseline = baselines.find(row->task());
+      if (baseline != baselines.end())
+        one.over_ddp =
+            baseline->second == &figure ? 1 : time_ratio(figure, *baseline->second).value;
+    }
+    fastest.push_back(std::move(one));
+  }
+  return fastest;
+}
 
 Table training_report(const Reader& reader, std::int64_t run_row,
                       const std::vector<CellFigure>& figures) {
@@ -171,14 +225,7 @@ Table training_report(const Reader& reader, std::int64_t run_row,
                    "over_ddp_low", "over_ddp_high", "prediction_error_percent"};
   for (const auto& [name, column] : kMedians) table.columns.emplace_back(name);
   const auto trained = load_trained(reader, run_row);
-  std::vector<Row> rows;
-  for (const auto& figure : figures) {
-    const auto found =
-        trained.find(axes_of(figure.environment, figure.backend, figure.architecture, figure.ranks,
-                             figure.algorithm + figure.cell_knobs + figure.group_knobs));
-    if (figure.collective == "training" && found != trained.end())
-      rows.push_back({&figure, &found->second});
-  }
+  auto rows = rows_of(trained, figures);
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     const auto place = [](const Row& row) {
       return std::tuple(environment_order(row.figure->environment), row.figure->backend,

@@ -217,19 +217,18 @@ std::string causes_text(const Reader& reader, const std::string& run_uuid, std::
 /// The fastest method of each workload, and what it is over PyTorch's DDP.
 std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
                                        const std::vector<CellFigure>& figures) {
-  const Table table = training_report(reader, run, figures);
-  const TableView rows(table);
-  std::set<std::string> seen;
   std::vector<std::string> lines;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string workload = fmt::format(
-        "{} {} {} batch {} on {} workers", rows.text(i, "environment"), rows.text(i, "backend"),
-        rows.text(i, "model"), rows.integer(i, "batch"), rows.integer(i, "workers"));
-    if (!seen.insert(workload).second) continue;  // the rows of one are sorted by time
-    std::string line = fmt::format("training {}: {} at {} a step", workload, rows.text(i, "method"),
-                                   format_micros(Micros(rows.real(i, "step_us").value_or(0))));
-    if (const auto over = rows.real(i, "over_ddp"))
-      line += fmt::format(", {} x the best ddp", format_number(*over));
+  for (const auto& one : fastest_trainings(reader, run, figures)) {
+    const std::string workload =
+        fmt::format("{} {} {} batch {} on {} worker{}", one.environment, one.backend, one.model,
+                    one.batch, one.workers, one.workers == 1 ? "" : "s");
+    std::string line =
+        one.method.empty()
+            ? fmt::format("training {}: no step to rank by; accuracy: query time_to_target",
+                          workload)
+            : fmt::format("training {}: {} at {} a step", workload, one.method,
+                          format_micros(Micros(one.step_us)));
+    if (one.over_ddp) line += fmt::format(", {} x the best ddp", format_number(*one.over_ddp));
     lines.push_back(line);
   }
   return lines;

@@ -195,6 +195,10 @@ class GlooCommunicator final : public Communicator {
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override;
   void wait_within(Request request, int peer, Micros limit) override;
+  void wait_for_as_long_as(Micros limit) override {
+    call_timeout_ = std::max(kCallTimeout, milliseconds(static_cast<long>(limit.count() / 1e3)));
+    context_->setTimeout(call_timeout_);
+  }
   int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                   Micros limit) override;
 
@@ -213,6 +217,7 @@ class GlooCommunicator final : public Communicator {
   Pending& take(Request& handle);
 
   std::shared_ptr<gloo::Context> context_;
+  milliseconds call_timeout_ = kCallTimeout;
   std::string interface_;
   gloo::AllreduceOptions::Algorithm allreduce_ = gloo::AllreduceOptions::Algorithm::UNSPECIFIED;
   std::size_t max_segment_bytes_ = 0;  // 0: the library's default
@@ -434,9 +439,9 @@ void GlooCommunicator::wait(Request request) {
   guarded("waiting for Gloo", [&] {
     // Buffers keep the shorter timeout of the connecting phase unless told.
     if (pending.sending) {
-      pending.buffer->waitSend(kCallTimeout);
+      pending.buffer->waitSend(call_timeout_);
     } else {
-      pending.buffer->waitRecv(kCallTimeout);
+      pending.buffer->waitRecv(call_timeout_);
     }
     pending.buffer.reset();
   });

@@ -59,6 +59,7 @@ class NcclCommunicator final : public Communicator {
   void wait_within(Request request, int peer, Micros limit) override {
     host_->wait_within(request, peer, limit);
   }
+  void wait_for_as_long_as(Micros limit) override { host_->wait_for_as_long_as(limit); }
   int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                   Micros limit) override {
     return host_->receive_any(data, bytes, from, tag, limit);

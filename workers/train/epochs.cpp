@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "workers/standing.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -38,6 +40,7 @@ class EpochRun {
   }
   /// @returns whether the target is reached
   bool look() {
+    stand_at(Standpoint::evaluation);
     trainer_.look(rounds_);
     // BatchNorm's statistics are each worker's own, and so are accuracies: the lowest counts.
     const double lowest = -max_over_ranks(comm_, {-trainer_.accuracy()})[0];

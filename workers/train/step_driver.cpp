@@ -1,6 +1,7 @@
 #include "workers/train/step_driver.hpp"
 
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
@@ -37,6 +38,7 @@ class ExchangeDriver final : public StepDriver {
     restarted();
   }
   StepTimes step() override {
+    stand_at_next(Standpoint::step);
     const StepTimes times = worker_.step(*exchange_, crosses_);
     exchange_->end_step();
     return times;
@@ -98,6 +100,7 @@ class EngineDriver final : public StepDriver {
       step_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
   }
   StepTimes step() override {
+    stand_at_next(Standpoint::step);
     sent_bytes_ += step_bytes_;
     return worker_.step_by(*engine_);
   }

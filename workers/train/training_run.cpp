@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "profiles/detect/network_interface.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
+#include "workers/standing.hpp"
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/channel_share.hpp"
@@ -19,6 +19,7 @@
 #include "workers/train/epochs.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
+#include "workers/train/patience.hpp"
 #include "workers/train/step_driver.hpp"
 #include "workers/train/step_traffic.hpp"
 #include "workers/train/step_tuner.hpp"
@@ -109,7 +110,9 @@ class TrainingRun final : public TrainingRunner {
   void check(CellRecord& record, const ExchangePlan& plan);
   void compare_workers(CellRecord& record);
   /// After which a worker that owes something is taken for lost.
-  [[nodiscard]] Micros silence() const;
+  [[nodiscard]] Micros silence() const {
+    return longest_silence(spec_, workers_, Micros(profile_->compute_us));
+  }
   [[nodiscard]] int judged_samples() const {
     return spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   }
@@ -293,6 +296,7 @@ ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
 }
 
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
+  stand_at(Standpoint::step, 0);
   barrier(comm_);
   if (answers_singly(spec_)) {
     train_asynchronously(record, plan);
@@ -426,21 +430,6 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
                   static_cast<std::size_t>(workers_ + 1) * server->shard_bytes());
 }
 
-Micros TrainingRun::silence() const {
-  constexpr double kLeastS = 30;
-  constexpr double kStandstill = 20;  // steps
-  const char* told = std::getenv("DYNAMICCL_SILENCE_S");
-  const double least_s = told == nullptr ? 0 : std::strtod(told, nullptr);
-  const double local_steps = spec_.local_steps;
-  // Gradients and weights of all workers one after the other, over a link of 100 Mbit/s.
-  constexpr double kBytesPerUs = 12.5;
-  const double bytes =
-      2.0 * workers_ * 4 * static_cast<double>(facts_of(spec_.model, spec_.batch).parameters);
-  return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + bytes / kBytesPerUs +
-                kStandstill * local_steps * profile_->compute_us *
-                    std::max(1.0, spec_.slow_factor));
-}
-
 void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& plan) {
   AsynchronousTraining training(comm_, plan, spec_, own_worker(), silence());
   FigureCollector collector(plan, *profile_);
@@ -500,6 +489,8 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
 /// Before anything is measured, against one process that does every worker's part.
 void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
   if (spec_.oracle == 0) return;
+  stand_at(Standpoint::step, 0);
+  own_standing().checked = 1;
   const auto make = [&] { return driver(plan); };
   if (answers_singly(spec_)) {
     check_updates(comm_, plan, spec_, own_worker(), silence(), record);
@@ -513,10 +504,12 @@ void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
     check_oracle(comm_, plan, spec_.oracle, own_worker(), make, record);
     if (tuner_ != nullptr) tuner_->check_all(false);
   }
+  own_standing().checked = 0;
 }
 
 /// After the last step, as far as workers agree then.
 void TrainingRun::compare_workers(CellRecord& record) {
+  stand_at(Standpoint::comparison, 0);
   if (agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never)
     return compare_ranks(comm_, dedicated_, profile_->counts, own_worker(), record);
   if (!is_server()) note_digest(*worker_, record);
@@ -529,6 +522,8 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.position = position;
   record.barrier = "none";
   payload_bytes_ = 0;
+  own_standing().cell = static_cast<std::uint32_t>(position);
+  stand_at(Standpoint::profile, 0);
   const std::string refusal = unsupported(cell);
   // A file that only one rank lacks must not leave the others waiting.
   record.reason = agreed_refusal(comm_, refusal, opened_.get());
@@ -540,6 +535,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   prepare_model();
   record.algorithm = name_of(spec_.method);
   TrainingFigures& figures = record.training.emplace();
+  comm_.wait_for_as_long_as(longest_wait(spec_, workers_, Micros(profile_->compute_us)));
   const GradientPath path = open_path(figures);
   static const LinkCost nothing_known;
   const LinkCost& cost = needs_cost(spec_) ? link(path) : nothing_known;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 
 namespace dynamiccl {
 
@@ -196,6 +197,7 @@ void TrainingWorker::take_answer(std::size_t gradient) {
 
 /// Waits for and applies the open sums of one stage, or of all (-1), in the order they come.
 void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times) {
+  stand_at(Standpoint::exchange);
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     if (stage >= 0 && stage_[i] != stage) continue;
     const double start_us = now_us();
@@ -206,6 +208,7 @@ void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times)
     times.update_us += now_us() - there_us;
   }
   memory_.apply();
+  stand_at(Standpoint::step);
 }
 
 template <class F>

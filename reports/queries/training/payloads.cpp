@@ -83,6 +83,15 @@ std::optional<TrainingSpec> spec_of(const CellFigure& figure, const TrainedCell&
   }
 }
 
+/// As v_training says it.
+std::string waiting_of(const TrainingSpec& spec) {
+  std::string text = spec.group_size > 1 ? "grouped " : "";
+  if (method_row(spec.method).sums == SumPlace::neighbours) text = "gossip ";
+  text += name_of(spec.synchronisation);
+  if (spec.switch_to) text += ", then " + std::string(name_of(*spec.switch_to));
+  return text;
+}
+
 Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                      const QueryScope& /*scope*/) {
   Table table;
@@ -100,9 +109,8 @@ Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs
       const std::string published = published_class(*spec, payload);
       table.rows.push_back(
           {figure.run_id, figure.environment, figure.backend, cell.model, cell.batch,
-           figure.algorithm, std::string(name_of(spec->synchronisation)),
-           std::string(name_of(spec->compression)), cell.workers,
-           std::string(name_of(payload.firing)), payload.exchanges,
+           figure.algorithm, waiting_of(*spec), std::string(name_of(spec->compression)),
+           cell.workers, std::string(name_of(payload.firing)), payload.exchanges,
            static_cast<std::int64_t>(payload.nominal_bytes), whole(payload.effective_bytes),
            c2c_predicted(*spec, workers), or_null(c2c_effective(*spec, workers)), whole(tier),
            or_null(label_in_tier(published, tier)), or_null(better_in_tier(published, tier)),

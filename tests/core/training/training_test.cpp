@@ -70,6 +70,22 @@ TEST_CASE("one server is the bottleneck, as many as workers are none") {
   CHECK(workers_of(spec, 8) == 8);
 }
 
+TEST_CASE("of an odd number of workers one has no pair in each round", "[d-34]") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::d_psgd;
+  spec.topology = PeerGraph::random_pairs;
+  CHECK(parameter_volumes(spec, 2) == 1);
+  CHECK(parameter_volumes(spec, 8) == 1);
+  for (const int workers : {1, 3, 5, 7}) {
+    double sent = 0;
+    constexpr int kRounds = 3000;
+    for (int round = 0; round < kRounds; ++round)
+      sent += static_cast<double>(
+          mixing_of(spec.topology, workers, 0, static_cast<std::uint64_t>(round), 1).to.size());
+    CHECK(std::abs(parameter_volumes(spec, workers) - sent / kRounds) < 0.05);
+  }
+}
+
 TEST_CASE("a server of groups is pushed to by their first workers alone", "[e-186][d-07]") {
   TrainingSpec spec;
   spec.method = TrainingMethod::bsp_ps;
@@ -175,6 +191,9 @@ TEST_CASE("numbers that are none, or that no step would end with, are refused") 
   CHECK_THAT(refusal("slow_factor", "1e300"), ContainsSubstring("from 1 to 1000"));
   CHECK_THAT(refusal("pace", "1e300"), ContainsSubstring("from 0 to 60000"));
   CHECK(refusal("slow_factor", "1000").empty());
+  // Of a whole gradient nothing would ever be forgotten.
+  CHECK_THAT(refusal("momentum", "1"), ContainsSubstring("below 1"));
+  CHECK(refusal("momentum", "0.99").empty());
   CHECK_THAT(refusal("threads", "100000"), ContainsSubstring("1"));
   for (const char* bits : {"1", "3", "16"})
     CHECK_THAT(refusal("bits", bits), ContainsSubstring("2, 4 or 8"));

@@ -12,6 +12,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "core/wire/run_config.hpp"
+#include "core/wire/standing.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::EndsWith;
@@ -152,4 +153,31 @@ TEST_CASE("a clock's comparison survives its line") {
   CHECK(back.end_offset_us == -3.5);
   CHECK(back.end_error_us == 0.75);
   CHECK(back.rounds == 40);
+}
+
+TEST_CASE("where a rank stands is said in words, and of what is no Standing nothing",
+          "[d-06][d-13]") {
+  Standing standing;
+  const auto words = [&] {
+    return words_of_standing({reinterpret_cast<const char*>(&standing), sizeof standing});
+  };
+  CHECK(words().empty());  // it measures something else
+  standing.point = Standpoint::exchange;
+  standing.round = 17;
+  CHECK(words() == "in the exchange of round 17");
+  standing.point = Standpoint::step;
+  standing.round = 2;
+  standing.checked = 1;
+  CHECK(words() == "in the computation of round 2 of the check against one process");
+  standing.point = Standpoint::evaluation;
+  standing.checked = 0;
+  standing.round = 0;
+  CHECK(words() == "at the accuracy");
+  standing.point = static_cast<Standpoint>(77);
+  CHECK(words().empty());
+  standing.magic = 1;
+  standing.point = Standpoint::step;
+  CHECK(words().empty());
+  CHECK(words_of_standing("").empty());
+  CHECK(words_of_standing(std::string(sizeof standing - 1, 'x')).empty());
 }

@@ -251,3 +251,41 @@ TEST_CASE("two hundred short launches in a row lose no exit and leave no descrip
   }
   CHECK(count() == before);
 }
+
+namespace {
+
+/// A shell that says its number and stops itself.
+Command stopping_itself(const std::string& then) {
+  return shell("echo $$; kill -STOP $$; " + then);
+}
+
+}  // namespace
+
+TEST_CASE("a process that a signal has stopped ends its start, and is named", "[safety][d-13]") {
+  auto options = options_for(60);
+  options.stopped_limit = Micros(0.3e6);
+  const auto outcome = run_processes({shell("exec sleep 60"), stopping_itself("true")}, options);
+  CHECK_FALSE(outcome.ok());
+  CHECK_FALSE(outcome.timed_out);
+  REQUIRE(outcome.results.size() == 2);
+  CHECK(pids_in(outcome.results[1].stdout_tail) == std::vector{outcome.stopped});
+  const auto said = "(pid " + std::to_string(outcome.stopped) + "): stopped";
+  CHECK(std::any_of(outcome.states.begin(), outcome.states.end(), [&](const std::string& state) {
+    return state.find(said) != std::string::npos;
+  }));
+  CHECK_FALSE(alive(outcome.stopped));
+}
+
+TEST_CASE("a slow process is not taken for stopped, nor one that is continued", "[safety][d-13]") {
+  auto options = options_for(60);
+  options.stopped_limit = Micros(2e6);
+  // One sleeps, one is busy, one is stopped and continued by another, for longer in all than it may
+  // be stopped at once.
+  const auto again = shell(
+      "sleep 60 & for i in $(seq 30); do kill -STOP $!; sleep 0.1; kill -CONT $!; sleep 0.1; done; "
+      "kill $!; exit 0");
+  const auto busy = shell("end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done");
+  const auto outcome = run_processes({shell("sleep 5"), busy, again}, options);
+  CHECK(outcome.stopped == 0);
+  CHECK(outcome.ok());
+}

@@ -3,6 +3,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
+#include <set>
 
 #include "reports/model/table_view.hpp"
 #include "tests/reports/queries/trained_run.hpp"
@@ -251,4 +252,26 @@ TEST_CASE("a payload says how much travels, when, and what a survey says of it o
   CHECK(rows.text(factors, "fires") == "push and pull");
   CHECK_FALSE(rows.real(factors, "c2c_effective"));
   CHECK(rows.text(factors, "plausible").empty());
+}
+
+TEST_CASE("payloads are told apart by how workers wait, as all other queries do", "[D-89][d-34]") {
+  const auto waiting = [](const char* method, const char* settings) {
+    auto one = trained(method, "gloo", 4, 50'000, "bare-metal");
+    one.extra = settings;
+    return one;
+  };
+  const TrainedRun run(
+      {waiting("bsp-a2a", ""), waiting("d-psgd", R"(,"synchronisation":"local","local_steps":"2")"),
+       waiting("bsp-a2a", R"(,"switch_to":"local","local_steps":"2","epochs":"2")"),
+       waiting("bsp-ps", R"(,"synchronisation":"asp","group_size":"2")")});
+  const auto words = [&](const char* query) {
+    const Table table = run.query(query);
+    const TableView rows(table);
+    std::multiset<std::string> found;
+    for (std::size_t i = 0; i < rows.size(); ++i) found.insert(rows.text(i, "synchronisation"));
+    return found;
+  };
+  CHECK(words("payloads") ==
+        std::multiset<std::string>{"bsp", "gossip local", "bsp, then local", "grouped asp"});
+  CHECK(words("payloads") == words("training"));
 }

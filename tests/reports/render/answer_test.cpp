@@ -189,3 +189,31 @@ TEST_CASE("a table of more numbers than a line has room comes in parts with the 
           return line.starts_with(" 11  ");
         }) == headings);
 }
+
+TEST_CASE("the answer calls fastest what trains as one process would, however short others' rounds",
+          "[d-13]") {
+  const auto said = [](const std::string& method, const std::string& settings) {
+    const ScratchFolder folder;
+    Store store(folder.file("a.sqlite"));
+    TrainingFigures figures;
+    figures.role = "worker";
+    SyntheticTraining training{
+        {{"d-psgd", R"({"model":"mlp","batch":"8"})"},
+         {"bsp-a2a", R"({"model":"mlp","batch":"8","synchronisation":"local",)"
+                     R"("local_steps":"2"})"},
+         {"bsp-a2a", R"({"model":"mlp","batch":"8","switch_to":"local",)"
+                     R"("epochs":"2","local_steps":"2"})"},
+         {"ddp", R"({"model":"mlp","batch":"8"})"}},
+        {10, 20, 30, 200}};
+    training.methods.emplace_back(method, settings);
+    training.step_us.push_back(100);
+    if (method == "d-psgd") training.methods.erase(training.methods.begin() + 3);
+    if (method == "d-psgd") training.step_us.erase(training.step_us.begin() + 3);
+    store_training(store, training, figures, 2);
+    return render_answer(Reader(folder.file("a.sqlite")), "last", "");
+  };
+  CHECK_THAT(said("bsp-a2a", R"({"model":"mlp","batch":"8"})"),
+             ContainsSubstring("2 workers: bsp-a2a at 100 us a step, 0.500 x the best ddp"));
+  CHECK_THAT(said("d-psgd", R"({"model":"mlp","batch":"8","topology":"exponential"})"),
+             ContainsSubstring("2 workers: no step to rank by") && !ContainsSubstring(" a step,"));
+}

@@ -9,6 +9,7 @@
 
 #include "workers/device/device.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/exchange/gpu_pushes.hpp"
 #include "workers/train/exchange/server_kernels.hpp"
@@ -75,6 +76,7 @@ class GpuServer final : public StepServer {
   std::vector<Step> serve(int steps) override {
     std::vector<Step> times;
     for (int step = 0; step < steps; ++step) {
+      stand_at_next(Standpoint::gradients);
       Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
       std::size_t sums = 0;
       for (std::size_t number = 0; number <= plan_.pieces.size(); ++number) {

@@ -4,6 +4,7 @@
 
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
@@ -101,6 +102,7 @@ std::vector<GradientServer::Step> GradientServer::serve(int steps) {
     return times;
   }
   for (int step = 0; step < steps; ++step) {
+    stand_at_next(Standpoint::gradients);
     // All of a step's pieces have a place before the first comes: no worker waits for another's.
     for (std::size_t s = 0; s < shards_.size(); ++s) {
       for (int worker = 0; worker < workers_; ++worker) post(s, worker);

@@ -35,7 +35,8 @@ AsynchronousTraining::AsynchronousTraining(Communicator& comm, const ExchangePla
   if (worker == nullptr) {
     server_ = make_outliving<UpdateServer>(comm, plan, spec, silence);
   } else {
-    steps_ = make_outliving<UpdateWorker>(comm, plan, spec, *worker);
+    steps_ = make_outliving<UpdateWorker>(comm, plan, spec, *worker,
+                                          Micros(silence.count() * comm.size()));
   }
 }
 

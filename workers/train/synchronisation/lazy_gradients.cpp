@@ -7,6 +7,7 @@
 
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/synchronisation/message_buffers.hpp"
 
@@ -56,6 +57,7 @@ class LazyServer final : public StepServer {
  private:
   static int rank_of(std::size_t worker) { return static_cast<int>(worker) + 1; }
   void receive() {
+    stand_at_next(Standpoint::gradients);
     std::vector<std::pair<Request, int>> heads;
     for (std::size_t w = 0; w < told_.size(); ++w)
       heads.emplace_back(comm_.irecv(&told_[w], sizeof told_[w], rank_of(w), kPushTag), rank_of(w));
@@ -114,6 +116,7 @@ class LazyDriver final : public StepDriver {
   LazyDriver& operator=(const LazyDriver&) = delete;
 
   StepTimes step() override {
+    stand_at_next(Standpoint::step);
     StepTimes times = worker_.step_by_itself(false);
     const double computed_us = now_us();
     state_->buffers.fetch();
@@ -161,6 +164,7 @@ class LazyDriver final : public StepDriver {
     rule_.moved(worker_.host_velocity().data(), count_);
   }
   void swap(bool sends) {
+    stand_at(Standpoint::exchange);
     const std::size_t bytes = count_ * sizeof(float);
     const Request sum = comm_.irecv(state_->buffers.answers(), bytes, kLazyServer, kPieceTag);
     state_->tells = sends ? 1 : 0;

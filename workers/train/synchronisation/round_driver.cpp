@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 #include "workers/train/outliving.hpp"
 #include "workers/train/synchronisation/averaging.hpp"
@@ -61,6 +62,7 @@ class RoundDriver final : public StepDriver {
 
   StepTimes step() override {
     StepTimes round;
+    stand_at_next(Standpoint::step);
     round.start_us = now_us();
     const bool plain = lengths_.plain() || forgot_;
     if (plain) {
@@ -80,7 +82,10 @@ class RoundDriver final : public StepDriver {
       loss_ = round.loss / std::max(steps, 1);
     }
     round.loss = loss_;
-    if (!plain) average(round);
+    if (!plain) {
+      stand_at(Standpoint::exchange);
+      average(round);
+    }
     if (lengths_.end_round(steps)) adapt(round);
     return round;
   }

@@ -6,6 +6,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/standing.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
@@ -236,6 +237,7 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   while (done.size() < wanted_rounds) {
     const std::uint32_t before = version_;
     update_us_ = decode_us_ = 0;
+    if (came == 0) stand_at_next(Standpoint::gradients);
     take(receive());
     update_us_ += decode_us_;
     round.loss += head_.loss;
@@ -259,12 +261,13 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
 }
 
 UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
-                           TrainingWorker& worker)
+                           TrainingWorker& worker, Micros patience)
     : comm_(comm),
       worker_(worker),
       buffers_(worker),
       count_(plan.elements()),
-      number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)) {
+      number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)),
+      patience_(patience) {
   if (spec.group_size > 1)
     group_.emplace(comm, group_plan(plan, spec), worker.number(), worker.workers(), spec.group_size,
                    buffers_.gradients());
@@ -307,7 +310,8 @@ void UpdateWorker::ask_server() {
   const Request told = comm_.isend(&push_, sizeof push_, kUpdateServer, kPushTag);
   const Request pushed = comm_.isend(pushed_data, pushed_bytes, kUpdateServer, kPieceTag);
   sent_bytes_ += pushed_bytes;
-  for (const Request request : {told, pushed, heading, weights}) comm_.wait(request);
+  for (const Request request : {told, pushed, heading, weights})
+    comm_.wait_within(request, kUpdateServer, patience_);
 }
 
 std::vector<StepTimes> UpdateWorker::work() {
@@ -316,8 +320,10 @@ std::vector<StepTimes> UpdateWorker::work() {
       planted_fault().leave_group && worker_.number() == worker_.workers() - 1 && group_;
   answer_.goes_on = 1;
   while (answer_.goes_on != 0) {
+    stand_at_next(Standpoint::step);
     StepTimes step = worker_.step_by_itself(false);
     const double start_us = now_us();
+    stand_at(Standpoint::exchange);
     buffers_.fetch();
     if (leaves) std::fill_n(buffers_.gradients(), count_, 0.0F);
     if (group_) {

@@ -13,6 +13,7 @@
 
 #include "tests/workers/train/idle_communicator.hpp"
 #include "tests/workers/train/stand_in_learner.hpp"
+#include "workers/train/patience.hpp"
 #include "workers/train/synchronisation/asynchronous_training.hpp"
 #include "workers/train/synchronisation/lazy_gradients.hpp"
 #include "workers/train/synchronisation/round_driver.hpp"
@@ -135,6 +136,41 @@ TEST_CASE("a worker that is silent while others go on is named", "[d-13][d-14]")
   UpdateServer server(comm, plan, served(Synchronisation::asp), kShort);
   server.start();
   CHECK_THROWS_WITH(server.serve(9), ContainsSubstring("none of the ranks 2 has sent"));
+}
+
+TEST_CASE("nobody is taken for lost in the time of a slow worker's rounds, or of a slow link",
+          "[d-13][d-15]") {
+  const Micros step{1e6};
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bsp_a2a;
+  spec.synchronisation = Synchronisation::local;
+  spec.local_steps = 100;
+  spec.slow_factor = 3;
+  // Ten times as slow as its profile said.
+  CHECK(longest_silence(spec, 2, step).count() > 10 * 100 * 3 * step.count());
+  CHECK(longest_silence(spec, 2, step).count() >= 30e6);
+  // The gradients of four workers by 10 Mbit/s.
+  spec.model = TrainingModel::resnet18;
+  CHECK(longest_silence(spec, 4, Micros(0)).count() > 4 * 44.7e6 / 1.25);
+  // A server waits until each worker has done the rounds of all.
+  spec.oracle = 8;
+  CHECK(longest_wait(spec, 16, step).count() > 8 * 16 * 100 * 3 * step.count());
+}
+
+TEST_CASE("a server that does not answer is named", "[d-13][d-14]") {
+  const auto plan = plan_of(TrainingMethod::bsp_ps);
+  auto spec = served(Synchronisation::ssp);
+  spec.batch = 1;
+  spec.samples = 8;
+  const auto data = open_dataset(spec);
+  OneLayer learner;
+  TrainingWorker worker(spec, learner, *data, 1, 2, 1);
+  worker.set_order({0});
+  Queued comm(2, {});
+  comm.silent = true;
+  const auto steps = make_outliving<UpdateWorker>(comm, plan, spec, worker, kShort);
+  steps->start();
+  CHECK_THROWS_WITH(steps->work(), ContainsSubstring("none of the ranks 0 has sent"));
 }
 
 TEST_CASE("a server makes no more room than an encoded gradient can need", "[d-91]") {

@@ -494,6 +494,7 @@ std::unique_ptr<Job> endless_job(Backend backend, const Loose& loose) {
   auto job = job_of_edits(backend, loose.workers, loose.method, {loose.edit, loose.edit}, 0);
   int steps = 3;
   edit_specs(*job, [&](TrainingSpec& spec) {
+    spec.model = TrainingModel::cnn_small;
     spec.pace = 2;
     spec.steps = std::exchange(steps, 1'000'000);
   });
