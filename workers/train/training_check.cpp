@@ -140,43 +140,69 @@ Outliving<StepServer> make_step_server(Communicator& comm, const ExchangePlan& p
 
 namespace {
 
-/// What a worker has after so many rounds of each way of waiting, and what it is to have.
+/// What a worker has after each of so many rounds of each way of waiting, and what it is to have.
 struct CheckedRounds {
   std::vector<float> trained;
   std::vector<float> expected;
-  std::vector<float> shared;  ///< of what it has, all workers have the same bits
+  std::vector<float> shared;  ///< of what it has at the end, all workers have the same bits
   std::string broken;         ///< what it decided otherwise than it should have
 };
 
-CheckedRounds rounds_of_worker(const ExchangePlan& plan, const TrainingSpec& spec,
-                               TrainingWorker& worker,
+int legs_of(const TrainingSpec& spec) { return spec.switch_to ? 2 : 1; }
+
+/// What all workers had after a round. Ranks: all.
+/// @param own what this one had after each; empty on servers
+std::vector<WorkerState> gathered(Communicator& comm, const ExchangePlan& plan,
+                                  const std::vector<WorkerState>& own, std::size_t round) {
+  std::vector<WorkerState> all;
+  for (int rank = plan.first_worker(); rank < comm.size(); ++rank) {
+    WorkerState state;
+    if (comm.rank() == rank) state = own[round];
+    state.weights.resize(plan.elements());
+    broadcast_host(comm, state.weights.data(), state.weights.size() * sizeof(float), rank);
+    if (!plan.server_sgd) {
+      state.velocity.resize(plan.elements());
+      broadcast_host(comm, state.velocity.data(), state.velocity.size() * sizeof(float), rank);
+    }
+    all.push_back(std::move(state));
+  }
+  return all;
+}
+
+CheckedRounds rounds_of_worker(Communicator& comm, const ExchangePlan& plan,
+                               const TrainingSpec& spec, TrainingWorker& worker,
                                const std::function<std::unique_ptr<StepDriver>()>& driver) {
   CheckedRounds checked;
   RoundLog log;
+  std::vector<WorkerState> own;
   {
     const auto driving = driver();
-    for (int leg = 0; leg < (spec.switch_to ? 2 : 1); ++leg) {
+    for (int leg = 0; leg < legs_of(spec); ++leg) {
       if (leg > 0) driving->switch_over();
-      for (int i = 0; i < spec.oracle; ++i) driving->step();
-      driving->finish();
+      for (int i = 0; i < spec.oracle; ++i) {
+        driving->step();
+        driving->finish();
+        own.push_back({worker.host_weights(), worker.host_velocity()});
+        checked.trained.insert(checked.trained.end(), own.back().weights.begin(),
+                               own.back().weights.end());
+      }
     }
     log = driving->round_log();
-    checked.trained = worker.host_weights();
     driving->conclude();
     checked.shared = worker.host_weights();
   }
   worker.reset();
-  const auto own = static_cast<std::size_t>(worker.number());
+  const StatesAfter after = [&](std::size_t round) { return gathered(comm, plan, own, round); };
   const bool lazy = spec.synchronisation == Synchronisation::lag;
   const ReplayedRounds replayed =
-      lazy ? replay_lazily(spec, worker, spec.oracle)
-           : replay_rounds(plan, spec, worker, spec.oracle, log, checked.broken);
-  checked.expected = replayed.weights[own];
+      lazy ? replay_lazily(spec, worker, spec.oracle, after)
+           : replay_rounds(plan, spec, worker, spec.oracle, log, after, checked.broken);
+  checked.expected = replayed.own;
   if (!replayed.centre.empty()) {
     checked.trained.insert(checked.trained.end(), checked.shared.begin(), checked.shared.end());
     checked.expected.insert(checked.expected.end(), replayed.centre.begin(), replayed.centre.end());
   }
-  if (lazy && replayed.log[own] != log)
+  if (lazy && replayed.log[static_cast<std::size_t>(worker.number())] != log)
     checked.broken = "a gradient was sent that was near the last one, or one that was not was kept";
   worker.reset();
   return checked;
@@ -190,10 +216,13 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
   CheckedRounds checked;
   if (worker == nullptr) {
     make_step_server(comm, plan, spec, silence)->serve(spec.oracle);
+    const auto rounds =
+        static_cast<std::size_t>(legs_of(spec)) * static_cast<std::size_t>(spec.oracle);
+    for (std::size_t round = 0; round + 1 < rounds; ++round) gathered(comm, plan, {}, round);
   } else {
-    checked = rounds_of_worker(plan, spec, *worker, driver);
+    checked = rounds_of_worker(comm, plan, spec, *worker, driver);
   }
-  const int steps = spec.oracle * spec.local_steps * (spec.switch_to ? 2 : 1);
+  const int steps = spec.oracle * spec.local_steps * legs_of(spec);
   compare_weights(comm, "the workers' replay in one process", spec.oracle, checked.trained,
                   checked.expected, record, oracle_tolerance(comm.works_on_gpu(), steps));
   const double broken = checked.broken.empty() ? 0 : 1;

@@ -223,7 +223,8 @@ std::unique_ptr<StepDriver> make_lazy_driver(Messages& comm, const ExchangePlan&
   return std::make_unique<LazyDriver>(comm, plan, spec, worker, silence);
 }
 
-ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, int steps) {
+ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, int steps,
+                             const StatesAfter& after) {
   const auto workers = static_cast<std::size_t>(worker.workers());
   const std::size_t count = worker.gradient_bytes() / sizeof(float);
   std::vector<std::vector<float>> sent(workers);
@@ -244,8 +245,14 @@ ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, i
     worker.apply_gradients(worker.workers());
     const std::vector<float> velocity = worker.host_velocity();
     for (auto& rule : rules) rule.moved(velocity.data(), count);
+    const std::vector<float> own = worker.host_weights();
+    replayed.own.insert(replayed.own.end(), own.begin(), own.end());
+    if (step + 1 == steps) break;
+    // All have the same.
+    const WorkerState state = std::move(after(static_cast<std::size_t>(step)).front());
+    worker.take_host_weights(state.weights.data());
+    if (!state.velocity.empty()) worker.take_host_velocity(state.velocity.data());
   }
-  replayed.weights.assign(workers, worker.host_weights());
   return replayed;
 }
 

@@ -42,6 +42,7 @@ std::unique_ptr<StepDriver> make_lazy_driver(Messages& comm, const ExchangePlan&
                                              Micros silence);
 
 /// What one process gets that does every worker's steps in turn, and who sent in which step.
-ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, int steps);
+ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, int steps,
+                             const StatesAfter& after);
 
 }  // namespace dynamiccl

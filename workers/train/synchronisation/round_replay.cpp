@@ -69,11 +69,18 @@ class Replay {
       if (wanted) one.lengths.adapt(losses_);
   }
 
-  [[nodiscard]] ReplayedRounds rounds() const {
-    ReplayedRounds all;
-    for (const auto& worker : workers_) all.weights.push_back(worker.weights);
-    if (has_centre(spec_.synchronisation)) all.centre = met_;
-    return all;
+  [[nodiscard]] const std::vector<float>& weights_of(std::size_t worker) const {
+    return workers_[worker].weights;
+  }
+  [[nodiscard]] std::vector<float> centre() const {
+    return has_centre(spec_.synchronisation) ? met_ : std::vector<float>{};
+  }
+  void go_on_from(std::vector<WorkerState> states) {
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      workers_[w].weights = std::move(states[w].weights);
+      if (!states[w].velocity.empty()) workers_[w].velocity = std::move(states[w].velocity);
+    }
+    if (spec_.slow_momentum > 0 && !met_.empty()) met_ = workers_.front().weights;
   }
 
  private:
@@ -207,16 +214,22 @@ class Replay {
 
 ReplayedRounds replay_rounds(const ExchangePlan& plan, const TrainingSpec& spec,
                              TrainingWorker& worker, int rounds, const RoundLog& log,
-                             std::string& broken) {
+                             const StatesAfter& after, std::string& broken) {
   Replay replay(plan, spec, worker);
+  ReplayedRounds replayed;
   const auto legs = static_cast<std::size_t>(spec.switch_to ? 2 : 1);
   const auto in_leg = static_cast<std::size_t>(rounds);
   for (std::size_t leg = 0; leg < legs; ++leg) {
     if (leg > 0) replay.switch_over();
-    for (std::size_t i = leg * in_leg; i < (leg + 1) * in_leg; ++i)
+    for (std::size_t i = leg * in_leg; i < (leg + 1) * in_leg; ++i) {
       replay.round(i < log.size() ? log[i] : 0, broken);
+      const auto& own = replay.weights_of(static_cast<std::size_t>(worker.number()));
+      replayed.own.insert(replayed.own.end(), own.begin(), own.end());
+      if (i + 1 < legs * in_leg) replay.go_on_from(after(i));
+    }
   }
-  return replay.rounds();
+  replayed.centre = replay.centre();
+  return replayed;
 }
 
 }  // namespace dynamiccl
