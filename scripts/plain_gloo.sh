@@ -10,6 +10,7 @@ set -uo pipefail
 [ $# -ge 3 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) file=$3 ranks=${4:-2}
 cd "$(dirname "$0")/.." || exit
+. scripts/plain_turns.sh
 program=${PROGRAM:-build/release/plain-gloo-sizes}
 [ -x "$program" ] || cmake --build build/release --target plain-gloo-sizes || exit
 [ -r "$file" ] || { echo "$file cannot be read" >&2; exit 2; }
@@ -22,23 +23,16 @@ launch() { # COLLECTIVE
   rm -rf "$meet"
   return $code
 }
-: >"$out/plain.txt"
-result=0 longest=0
-for turn in $(seq "${PAIRS:-12}"); do
-  begin=$SECONDS
-  [ $((begin + longest)) -lt $end ] || break
-  sides="default loaded"
-  [ $((turn % 2)) = 1 ] || sides="loaded default"
-  : >"$out/turn"
+one_turn() { # TURN SIDES
+  local collective side code=0
   for collective in allreduce broadcast allgather alltoall; do
-    for side in $sides; do
-      (if [ "$side" = loaded ]; then set -a; . "$file"; fi; launch "$collective") | sed "s/^/$turn $side $collective /" >>"$out/turn" || result=1
+    for side in $2; do
+      (if [ "$side" = loaded ]; then set -a; . "$file"; fi; launch "$collective") | sed "s/^/$1 $side $collective /" || code=1
     done
   done
-  cat "$out/turn" >>"$out/plain.txt"
-  [ $((SECONDS - begin)) -le $longest ] || longest=$((SECONDS - begin))
-done
-rm -f "$out/turn"
-python3 scripts/plain_gains.py "$out/plain.txt" >"$out/gains.txt" || result=1
+  return $code
+}
+plain_turns $end "$out" one_turn
+result=$?
 tail -n 2 "$out/gains.txt"
 exit $result

@@ -11,6 +11,7 @@ set -uo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) exported=${3:-}
 cd "$(dirname "$0")/.." || exit
 . scripts/gpu_setup.sh
+. scripts/plain_turns.sh
 gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
 if [ -z "$exported" ]; then
   exported=$out/exported
@@ -28,21 +29,14 @@ launch() {
   for rank in "${pids[@]}"; do wait "$rank" || code=1; done
   return $code
 }
-: >"$out/plain.txt"
-result=0 longest=0
-for turn in $(seq "${PAIRS:-12}"); do
-  begin=$SECONDS
-  [ $((begin + longest)) -lt $end ] || break
-  sides="default loaded"
-  [ $((turn % 2)) = 1 ] || sides="loaded default"
-  : >"$out/turn"
-  for side in $sides; do
-    (if [ "$side" = loaded ]; then export NCCL_CONF_FILE=$exported/nccl.conf; fi; launch) | sed "s/^/$turn $side allreduce /" >>"$out/turn" || result=1
+one_turn() { # TURN SIDES
+  local side code=0
+  for side in $2; do
+    (if [ "$side" = loaded ]; then export NCCL_CONF_FILE=$exported/nccl.conf; fi; launch) | sed "s/^/$1 $side allreduce /" || code=1
   done
-  cat "$out/turn" >>"$out/plain.txt"
-  [ $((SECONDS - begin)) -le $longest ] || longest=$((SECONDS - begin))
-done
-rm -f "$out/turn"
-python3 scripts/plain_gains.py "$out/plain.txt" >"$out/gains.txt" || result=1
+  return $code
+}
+plain_turns $end "$out" one_turn
+result=$?
 cat "$out/gains.txt"
 exit $result

@@ -53,12 +53,10 @@ void write_file(const std::string& path, const std::string& text) {
 
 bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
 
-/// One line for people: how the processes ended, "" when well.
-/// After which a process that was stopped is not waited for any longer; of ranks that wait without
-/// knowing more than silence this is where their patience begins.
+/// After which a process that was stopped is not waited for any longer.
 Micros stopped_limit() {
   constexpr double kUsualS = 30;
-  const char* told = std::getenv("DYNAMICCL_SILENCE_S");
+  const char* told = std::getenv("DYNAMICCL_STOPPED_S");
   const double told_s = told == nullptr ? 0 : std::strtod(told, nullptr);
   return Micros((told_s > 0 && std::isfinite(told_s) ? told_s : kUsualS) * 1e6);
 }
@@ -70,12 +68,13 @@ std::string describe_stopped(const ProcessOutcome& outcome) {
     if (const auto at = state.find(number); at != std::string::npos)
       who = state.substr(0, at + number.size());
   return fmt::format(
-      "{} was stopped by a signal and not continued for {:.3g} s (DYNAMICCL_SILENCE_S), so all "
+      "{} was stopped by a signal and not continued for {:.3g} s (DYNAMICCL_STOPPED_S), so all "
       "processes were ended; find who stops them (kill -STOP, a shell's job control, a batch "
       "system) and run again with --resume; until then: {}",
       who, stopped_limit().seconds(), join(outcome.states, "; "));
 }
 
+/// One line for people: how the processes ended, "" when well.
 std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
   if (outcome.interrupted_by != 0)
     return fmt::format("interrupted by {}", outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)"

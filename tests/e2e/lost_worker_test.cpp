@@ -148,8 +148,8 @@ bool is_built(const std::string& backend) {
 /// What the program that a test starts finds in its environment.
 class ShortPatience {
  public:
-  ShortPatience() { setenv("DYNAMICCL_SILENCE_S", "2", 1); }
-  ~ShortPatience() { unsetenv("DYNAMICCL_SILENCE_S"); }
+  ShortPatience() { setenv("DYNAMICCL_STOPPED_S", "2", 1); }
+  ~ShortPatience() { unsetenv("DYNAMICCL_STOPPED_S"); }
 };
 
 }  // namespace
@@ -158,12 +158,12 @@ TEST_CASE("a rank that is killed or stopped ends its training with an error, how
           "[d-06][d-13][d-14][safety]") {
   const ShortPatience patience;
   const auto& way = GENERATE(from_range(kWays));
-  // Each way over one library, stopped over one and killed over another.
+  // Each way over one library, every fourth killed over another too; the long case has them all.
   const char* libraries[] = {"openmpi", "mpich", "gloo"};
   const auto at = static_cast<std::size_t>(&way - kWays);
   for (const bool stopped : {true, false}) {
     const std::string backend = libraries[(at + (stopped ? 0 : 1)) % 3];
-    if (is_built(backend)) lose_a_rank(way, backend, stopped);
+    if (is_built(backend) && (stopped || at % 4 == 0)) lose_a_rank(way, backend, stopped);
   }
 }
 
