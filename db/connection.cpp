@@ -214,8 +214,9 @@ void choose_journal(SQLite::Database& db, const std::string& path, const std::st
 
 SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
-  make_private(path);
+  // Before anything is made: an empty file would be left where it is refused.
   require_no_strangers(path, "choose another place with --db");
+  make_private(path);
   return explained(path, "opening", [&] {
     SQLite::Database db(file_name_of(path),
                         SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,

@@ -223,8 +223,11 @@ class Fuzzing:
             settle(slice_["core"])()
             resource.setrlimit(resource.RLIMIT_CPU, (HANG_S, HANG_S))
 
-        again = subprocess.run([self.program, "-timeout=36000", inputs[-1]], env=self.environment(slice_["name"]),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limited)
+        try:
+            again = subprocess.run([self.program, "-timeout=36000", inputs[-1]], env=self.environment(slice_["name"]),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limited, timeout=10 * HANG_S)
+        except subprocess.TimeoutExpired:  # it waits for something else than a core
+            return False
         if again.returncode == 0:
             inputs[-1].unlink()
         return again.returncode == 0

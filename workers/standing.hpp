@@ -18,6 +18,14 @@ inline void stand_at(Standpoint point, std::uint64_t round) {
   own.round.store(round, std::memory_order_relaxed);
 }
 /// In the round where it is.
+/// A training cell: what comes after it is no part of it.
+struct StandingOfCell {
+  StandingOfCell() { stand_at(Standpoint::profile, 0); }
+  ~StandingOfCell() { stand_at(Standpoint::nothing, 0); }
+  StandingOfCell(const StandingOfCell&) = delete;
+  StandingOfCell& operator=(const StandingOfCell&) = delete;
+};
+
 inline void stand_at(Standpoint point) {
   own_standing().point.store(point, std::memory_order_relaxed);
 }

@@ -135,16 +135,26 @@ std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
 
 namespace {
 
+constexpr double kSlowBytesPerUs = 10;
+constexpr int kLeastRounds = 2;  ///< that gossip is compared in
+
 /// Steps that are to be trained in full, however slow: no cap ends them. A core that others use,
 /// and a link of 100 Mbit/s.
 double budget_us(const WorkCell& cell) {
   constexpr double kSlowFlopsPerUs = 10e3;
-  constexpr double kSlowBytesPerUs = 10;
   const TrainingSpec spec = training_spec(cell);
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
   const double bytes = 2 * static_cast<double>(cell.size.count());
   return budgeted_worker_steps(spec, 1) *
          (waited_us(spec, flops / kSlowFlopsPerUs) + bytes / kSlowBytesPerUs);
+}
+
+/// Where rounds are compared with one process: weights and momentum of every worker go to all,
+/// after each.
+double states_us(const WorkCell& cell) {
+  constexpr double kMostWorkers = 8;
+  const double bytes = 2 * kMostWorkers * static_cast<double>(cell.size.count());
+  return std::max(kLeastRounds, training_spec(cell).oracle) * bytes / kSlowBytesPerUs;
 }
 
 }  // namespace
@@ -163,7 +173,7 @@ Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& 
     const bool trains = cell.collective == Collective::training;
     const double trial = trains && leaves_a_choice(training_spec(cell)) ? kTrialCaps : 0;
     timeout_us += (trains ? per_training_us : per_cell_us) + (3 + trial) * cap_us;
-    if (trains) timeout_us += budget_us(cell);
+    if (trains) timeout_us += budget_us(cell) + states_us(cell);
   }
   return Micros(timeout_us);
 }

@@ -331,15 +331,20 @@ class Start {
       // Finding them takes longer than looking at them: seldom once they are all there.
       if (++looked_ >= find_at_) {
         known_ = pids_of_processes(kMarkerVariable, options_.marker);
-        find_at_ = 2 * looked_;
+        find_at_ = std::min(2 * looked_, looked_ + kLooks);
       }
       for (const pid_t pid : known_) {
         int& seen = seen_stopped_[pid];
         seen = is_stopped(pid) ? seen + 1 : 0;
-        if (seen >= kLooks) return end_stopped(pid);
+        if (seen >= kLooks && is_still_there(pid)) return end_stopped(pid);
       }
       look_again();
     });
+  }
+  /// Its number may be another's by now.
+  bool is_still_there(pid_t pid) {
+    known_ = pids_of_processes(kMarkerVariable, options_.marker);
+    return std::find(known_.begin(), known_.end(), pid) != known_.end();
   }
   void end_stopped(pid_t pid) {
     outcome_.states = states_of_processes(kMarkerVariable, options_.marker);

@@ -1,6 +1,8 @@
 #include "orchestrator/launch/process_states.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -60,6 +62,14 @@ std::string place_in_kernel(pid_t pid) {
 
 namespace {
 
+/// Whether this user's or root's: the marker can be read in a rank's arguments, and anybody may
+/// start a process with it.
+bool is_ours(pid_t pid) {
+  struct stat status {};
+  return stat(fmt::format("/proc/{}", pid).c_str(), &status) == 0 &&
+         (status.st_uid == geteuid() || status.st_uid == 0);
+}
+
 std::vector<ProcessInfo> processes_of(const char* variable, const std::string& marker) {
   auto processes = list_processes();
   std::erase_if(processes, [&](const ProcessInfo& process) {
@@ -86,7 +96,9 @@ std::vector<std::string> states_of_processes(const char* variable, const std::st
 
 std::vector<pid_t> pids_of_processes(const char* variable, const std::string& marker) {
   std::vector<pid_t> pids;
-  for (const auto& process : processes_of(variable, marker)) pids.push_back(process.pid);
+  for (const auto& process : list_processes())
+    if (is_ours(process.pid) && process_variable(process.pid, variable) == marker)
+      pids.push_back(process.pid);
   return pids;
 }
 

@@ -69,10 +69,10 @@ LaunchSite launch_site(const std::string& db, const std::string& out) {
   site.db = db;
   const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
   require_utf8(base.string());
+  require_no_strangers(base, out.empty() ? "choose another place with --db or --out"
+                                         : "choose another place with --out");
   make_folder(base.string(), "choose another place with --out");
   site.run_folder = fs::canonical(base).string();
-  require_no_strangers(site.run_folder, out.empty() ? "choose another place with --db or --out"
-                                                    : "choose another place with --out");
   return site;
 }
 

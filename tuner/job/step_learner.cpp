@@ -36,6 +36,9 @@ void StepLearner::add(const StepSeen& seen) {
   if (!seen.arms.empty() && seen.arms != arms_) return;
   if (frozen()) return watch(seen);
   trial_.push_back(seen);
+  // Steps that are watched for something else tell none: they have taken what the last ones took.
+  if (seen.sm_share) sm_share_ = seen.sm_share;
+  trial_.back().sm_share = sm_share_;
   if (trial_.size() < static_cast<std::size_t>(options_.trial_steps)) return;
   end_trial();
   trial_.clear();

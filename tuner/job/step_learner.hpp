@@ -126,6 +126,7 @@ class StepLearner {
   Stage stage_ = Stage::looking;
   std::vector<std::uint32_t> arms_;
   Choice choice_;
+  std::optional<double> sm_share_;  ///< of the last step that told
   std::vector<StepSeen> trial_;
   std::vector<Ask> asks_;  ///< of a confirming round
   std::vector<Measured> answers_;

@@ -42,7 +42,8 @@ int place_of(const std::array<std::string_view, n>& names, const std::string& na
 }  // namespace
 
 void NcclCallTuner::load(const std::string& path) {
-  if (const char* other = std::getenv("NCCL_TUNER_PLUGIN"); other != nullptr && other != path)
+  if (const char* other = std::getenv("NCCL_TUNER_PLUGIN");
+      other != nullptr && *other != '\0' && other != path)
     throw Error(ErrorKind::environment,
                 fmt::format("tuner: NCCL_TUNER_PLUGIN names {}, and NCCL takes one tuner alone; "
                             "unset it, or train with tuner = \"off\"",

@@ -523,7 +523,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.barrier = "none";
   payload_bytes_ = 0;
   own_standing().cell = static_cast<std::uint32_t>(position);
-  stand_at(Standpoint::profile, 0);
+  const StandingOfCell standing;
   const std::string refusal = unsupported(cell);
   // A file that only one rank lacks must not leave the others waiting.
   record.reason = agreed_refusal(comm_, refusal, opened_.get());
