@@ -251,19 +251,33 @@ TEST_CASE("two processes write the same database at once", "[G-01]") {
   CHECK(count(Reader(path), "SELECT count(*) FROM launch WHERE status = 'ok'") == 60);
 }
 
-TEST_CASE("a full disk is explained and costs nothing stored before", "[G-01]") {
+namespace {
+
+/// In a process of its own, with 2 MiB of disk.
+void on_small_disk(const std::function<void(const std::string& disk)>& work) {
   const ScratchFolder folder;
-  const auto mount_point = folder.file("small");
-  mkdir(mount_point.c_str(), 0755);
+  const auto disk = folder.file("small");
+  mkdir(disk.c_str(), 0755);
   constexpr int kNotAllowed = 77;
   Child child([&](const auto&) {
     // A file system of its own in a mount namespace of its own: gone with the process.
     if (unshare(CLONE_NEWNS) != 0 ||
         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("none", mount_point.c_str(), "tmpfs", 0, "size=2m") != 0) {
+        mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) {
       _exit(kNotAllowed);
     }
-    const auto path = mount_point + "/a.sqlite";
+    work(disk);
+  });
+  const int code = child.wait();
+  if (code == kNotAllowed) SKIP("this user may not mount a small file system");
+  CHECK(code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a full disk is explained and costs nothing stored before", "[G-01]") {
+  on_small_disk([](const std::string& disk) {
+    const auto path = disk + "/a.sqlite";
     const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {64, 128, 256});
     Store store(path);
     store.begin_run(plan.run, plan.groups, plan.cells);
@@ -286,32 +300,20 @@ TEST_CASE("a full disk is explained and costs nothing stored before", "[G-01]") 
       throw std::runtime_error("half a launch");
     }
   });
-  const int code = child.wait();
-  if (code == kNotAllowed) SKIP("this user may not mount a small file system");
-  CHECK(code == 0);
 }
 
 TEST_CASE("a disk too full for a new database is explained, wherever it ends", "[G-01]") {
-  const ScratchFolder folder;
-  const auto mount_point = folder.file("small");
-  mkdir(mount_point.c_str(), 0755);
-  constexpr int kNotAllowed = 77;
-  Child child([&](const auto&) {
-    if (unshare(CLONE_NEWNS) != 0 ||
-        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("none", mount_point.c_str(), "tmpfs", 0, "size=2m") != 0) {
-      _exit(kNotAllowed);
-    }
+  on_small_disk([](const std::string& disk) {
     constexpr int kPages = 512;
     const std::string page(4096, 'x');
     int explained = 0;
     for (int left = 0; left < 128; left += 4) {
-      const auto fill = mount_point + "/fill";
+      const auto fill = disk + "/fill";
       {
         std::ofstream file(fill);
         for (int i = 0; i < kPages - left; ++i) file << page << std::flush;
       }
-      const auto path = mount_point + "/a.sqlite";
+      const auto path = disk + "/a.sqlite";
       try {
         const Store store(path);
       } catch (const Error& error) {
@@ -325,9 +327,6 @@ TEST_CASE("a disk too full for a new database is explained, wherever it ends", "
     }
     if (explained == 0) throw std::runtime_error("no disk was full");
   });
-  const int code = child.wait();
-  if (code == kNotAllowed) SKIP("this user may not mount a small file system");
-  CHECK(code == 0);
 }
 
 TEST_CASE("missing permissions are explained, and a database of others can still be read",

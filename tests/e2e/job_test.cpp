@@ -81,6 +81,21 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// The job with a leader beside it, both until they end by themselves; the leader says into
+/// leader.txt, and shares the folder "shared" with the job. @returns 0 when both are well
+int beside_leader(const Program& program, int steps, const std::string& options) {
+  const std::string folder = program.folder() + "/shared";
+  fs::create_directories(folder);
+  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
+  const std::string job = "NCCL_TUNER_PLUGIN=" + plugin + " NCCL_PROFILER_PLUGIN=" + plugin +
+                          " DYNAMICCL_TUNER_FOLDER=" + folder + " " + kJob + " --steps " +
+                          std::to_string(steps);
+  const std::string leader = DYNAMICCL_BINARY_DIR "/dynamiccl-leader " + folder + " " + options +
+                             " 2>" + program.folder() + "/leader.txt";
+  return std::system(
+      ("(" + job + ") & job=$!; " + leader + " && wait $job; code=$?; wait; exit $code").c_str());
+}
+
 }  // namespace
 
 // The order has a say: CTest runs thirds of these cases beside each other (CMakeLists.txt).
@@ -404,15 +419,7 @@ confirm_launches = 3
   fs::remove(program.db());
   CHECK(says(tune({"--gloo-floor", table}).err, "Gloo's time is known here for 3 of "));
 
-  const std::string folder = program.folder() + "/shared";
-  fs::create_directories(folder);
-  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
-  const std::string job = "NCCL_TUNER_PLUGIN=" + plugin + " NCCL_PROFILER_PLUGIN=" + plugin +
-                          " DYNAMICCL_TUNER_FOLDER=" + folder + " " + kJob + " --steps 40";
-  const std::string leader = DYNAMICCL_BINARY_DIR "/dynamiccl-leader " + folder +
-                             " --agent default --gloo-floor " + table + " 2>" + program.folder() +
-                             "/leader.txt";
-  CHECK(std::system((job + " & " + leader + "; wait").c_str()) == 0);
+  CHECK(beside_leader(program, 40, "--agent default --gloo-floor " + table) == 0);
   CHECK(says(text_of(program.folder() + "/leader.txt"), "Gloo's time is known here for 3 sizes"));
   CHECK(nothing_left(program));
 }
@@ -421,20 +428,11 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
           "[E-102][E-113][E-124]") {
   const OverSockets sockets;
   const Program program;
-  const std::string folder = program.folder() + "/shared";
-  fs::create_directories(folder);
-  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
-  const std::string job = "NCCL_TUNER_PLUGIN=" + plugin + " NCCL_PROFILER_PLUGIN=" + plugin +
-                          " DYNAMICCL_TUNER_FOLDER=" + folder + " " + kJob + " --steps 60";
-  const std::string leader = DYNAMICCL_BINARY_DIR "/dynamiccl-leader " + folder +
-                             " --agent bandit --calls 5 2>" + program.folder() + "/leader.txt";
-  // Both end by themselves.
-  const int code = std::system(
-      ("(" + job + ") & job=$!; " + leader + " && wait $job; code=$?; wait; exit $code").c_str());
+  const int code = beside_leader(program, 60, "--agent bandit --calls 5");
   INFO(text_of(program.folder() + "/leader.txt"));
   REQUIRE(code == 0);
   CHECK(nothing_left(program));
-  const std::string file = folder + "/decisions.jsonl";
+  const std::string file = program.folder() + "/shared/decisions.jsonl";
   for (const char* outcome : {"imported", "already there"}) {
     const auto imported = program.run({"import", file});
     INFO(imported.err << imported.out);
