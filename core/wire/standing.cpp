@@ -32,7 +32,7 @@ std::string standing_file_name(int rank) { return fmt::format("rank{}.standing",
 
 std::string words_of_standing(const std::string& bytes) {
   struct Plain {
-    std::uint32_t magic, cell, point, checked;
+    std::uint32_t magic, point, checked;
     std::uint64_t round;
   } standing{};
   static_assert(sizeof standing == sizeof(Standing));

@@ -22,7 +22,6 @@ enum class Standpoint : std::uint32_t {
 struct Standing {
   static constexpr std::uint32_t kMagic = 0x44594e53;
   std::uint32_t magic = kMagic;
-  std::atomic<std::uint32_t> cell{0};  ///< position in the launch
   std::atomic<Standpoint> point{Standpoint::nothing};
   std::atomic<std::uint32_t> checked{0};  ///< 1: its steps are those compared with one process
   std::atomic<std::uint64_t> round{0};    ///< that it is in, counted from 1; 0: none

@@ -342,9 +342,9 @@ class Start {
     });
   }
   /// Its number may be another's by now.
-  bool is_still_there(pid_t pid) {
-    known_ = pids_of_processes(kMarkerVariable, options_.marker);
-    return std::find(known_.begin(), known_.end(), pid) != known_.end();
+  [[nodiscard]] bool is_still_there(pid_t pid) const {
+    const auto now = pids_of_processes(kMarkerVariable, options_.marker);
+    return std::find(now.begin(), now.end(), pid) != now.end();
   }
   void end_stopped(pid_t pid) {
     outcome_.states = states_of_processes(kMarkerVariable, options_.marker);

@@ -58,10 +58,6 @@ std::string place_in_kernel(pid_t pid) {
   return waits.empty() || waits == "0" ? "" : ", in " + waits;
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether this user's or root's: the marker can be read in a rank's arguments, and anybody may
 /// start a process with it.
 bool is_ours(pid_t pid) {
@@ -70,22 +66,15 @@ bool is_ours(pid_t pid) {
          (status.st_uid == geteuid() || status.st_uid == 0);
 }
 
-std::vector<ProcessInfo> processes_of(const char* variable, const std::string& marker) {
-  auto processes = list_processes();
-  std::erase_if(processes, [&](const ProcessInfo& process) {
-    const bool argued = std::any_of(
-        process.argv.begin(), process.argv.end(),
-        [&](const std::string& word) { return word.find(marker) != std::string::npos; });
-    return !argued && process_variable(process.pid, variable) != marker;
-  });
-  return processes;
-}
-
 }  // namespace
 
 std::vector<std::string> states_of_processes(const char* variable, const std::string& marker) {
   std::vector<std::string> states;
-  for (const auto& process : processes_of(variable, marker)) {
+  for (const auto& process : list_processes()) {
+    const bool argued = std::any_of(
+        process.argv.begin(), process.argv.end(),
+        [&](const std::string& word) { return word.find(marker) != std::string::npos; });
+    if (!argued && process_variable(process.pid, variable) != marker) continue;
     const auto rank = rank_of(process.pid);
     states.push_back(fmt::format("{}{} (pid {}): {}{}", rank.empty() ? "" : "rank " + rank + ", ",
                                  process.name, process.pid, words_of_state(state_of(process.pid)),

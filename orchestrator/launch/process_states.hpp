@@ -12,7 +12,7 @@ namespace dynamiccl {
 /// processes are left out.
 std::vector<std::string> states_of_processes(const char* variable, const std::string& marker);
 
-/// Who carries the marker in the same way.
+/// Processes of this user or root that carry it as that variable: what ends a start must be of it.
 std::vector<pid_t> pids_of_processes(const char* variable, const std::string& marker);
 /// Whether a signal has stopped it (SIGSTOP, SIGTSTP), and nothing has continued it since. Neither
 /// a process that waits for a core or for a message is, nor one that a debugger holds.

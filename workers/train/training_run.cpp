@@ -522,7 +522,6 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.position = position;
   record.barrier = "none";
   payload_bytes_ = 0;
-  own_standing().cell = static_cast<std::uint32_t>(position);
   const StandingOfCell standing;
   const std::string refusal = unsupported(cell);
   // A file that only one rank lacks must not leave the others waiting.
