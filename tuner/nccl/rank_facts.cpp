@@ -13,11 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
 #include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/splitmix64.hpp"
+#include "profiles/detect/probes/root_mount.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
 
@@ -73,32 +76,10 @@ std::string shm_json() {
          ",\"size_bytes\":" + std::to_string(std::uint64_t{space.f_blocks} * space.f_frsize) + "}";
 }
 
-/// Is the root of the file system a disk of this machine's own? Then marks of a container lie on it
-/// because the disk was made from an image, as profiles/detect/probes/container_probe.cpp has it.
-bool on_whole_disk() {
-  std::FILE* mounts = std::fopen("/proc/self/mountinfo", "re");
-  if (mounts == nullptr) return false;
-  bool whole = false;
-  std::array<char, 4096> line{};
-  while (std::fgets(line.data(), line.size(), mounts) != nullptr) {
-    std::array<char, 256> root{};
-    std::array<char, 256> at{};
-    std::array<char, 256> source{};
-    const char* rest = std::strstr(line.data(), " - ");
-    if (rest == nullptr ||
-        std::sscanf(line.data(), "%*s %*s %*s %255s %255s", root.data(), at.data()) != 2 ||
-        std::strcmp(at.data(), "/") != 0 || std::sscanf(rest, " - %*s %255s", source.data()) != 1)
-      continue;
-    const std::string_view device = source.data();
-    whole = std::strcmp(root.data(), "/") == 0 && device.starts_with("/dev/") &&
-            !device.starts_with("/dev/mapper/docker");
-  }
-  std::fclose(mounts);
-  return whole;
-}
-
 const char* runtime() {
-  if (on_whole_disk()) return "none";
+  std::ifstream mounts("/proc/self/mountinfo");
+  const std::string text{std::istreambuf_iterator<char>(mounts), {}};
+  if (is_whole_disk(root_mount(text))) return "none";
   if (access("/.dockerenv", F_OK) == 0) return "docker";
   if (access("/run/.containerenv", F_OK) == 0) return "podman";
   if (access("/.singularity.d", F_OK) == 0) return "singularity";

@@ -3,6 +3,7 @@
 
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/probe.hpp"
+#include "profiles/detect/probes/root_mount.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -40,27 +41,6 @@ void find_marks(const std::string& text, const std::array<Mark, N>& marks, const
         {std::string(mark.runtime), std::string(source) + " names " + std::string(mark.word)});
     return;
   }
-}
-
-/// The line of /proc/self/mountinfo whose mount point is "/" (field 5).
-std::string root_mount(const std::string& mounts) {
-  std::string found;
-  for (const std::string& line : split(mounts, '\n')) {
-    const auto fields = split(line, ' ');
-    if (fields.size() > 4 && fields[4] == "/") found = line;  // the last one lies on top
-  }
-  return found;
-}
-
-/// Whether "/" is a whole file system of a disk: a machine of its own, which marker files of the
-/// image it was made from do not turn into a container.
-bool whole_disk(const std::string& mount) {
-  const auto fields = split(mount, ' ');
-  const auto separator = std::find(fields.begin(), fields.end(), "-");
-  if (fields.size() < 5 || std::distance(separator, fields.end()) < 3) return false;
-  const std::string& source = *(separator + 2);
-  return fields[3] == "/" && source.starts_with("/dev/") &&
-         !source.starts_with("/dev/mapper/docker");
 }
 
 void from_environment(const LiveSystem& live, std::vector<Evidence>& evidence) {
@@ -108,11 +88,11 @@ nlohmann::json probe_container(const ProbeContext& context) {
   from_environment(context.live, evidence);
   const std::string mounts =
       root.text("/proc/self/mountinfo", std::size_t{1} << 20).value.value_or("");
-  const std::string mount = root_mount(mounts);
+  const std::string mount(root_mount(mounts));
   find_marks(mount, kRootMarks, "the root mount", evidence);
   const std::string cgroup = root.text("/proc/self/cgroup").value.value_or("");
   find_marks(cgroup, kCgroupMarks, "/proc/self/cgroup", evidence);
-  const bool stale = evidence.empty() && whole_disk(mount);
+  const bool stale = evidence.empty() && is_whole_disk(mount);
   for (const Mark& file : kMarkerFiles)
     if (root.exists(std::string(file.word)))
       evidence.push_back({std::string(file.runtime), std::string(file.word), stale});
