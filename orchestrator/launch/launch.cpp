@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -28,6 +29,7 @@
 #include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/network_interface.hpp"
 #include "profiles/detect/noise.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
 
@@ -394,6 +396,36 @@ RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
   return hosts;
 }
 
+/// Whatever is known of how the processes ended, put before what their records lack.
+struct BadEnd {
+  std::string how;
+  OutOfMemoryCounts memory_before;
+  std::map<unsigned, std::string> interfaces_before;
+};
+
+void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& config,
+                 const ProcessOutcome& outcome, const std::vector<RecordFile>& records,
+                 std::vector<std::string>& problems) {
+  const auto ranks = unfinished_ranks(config, records);
+  problems.insert(problems.begin(), ranks.begin(), ranks.end());
+  const auto put_first = [&](std::string clause) {
+    if (!clause.empty()) problems.insert(problems.begin(), std::move(clause));
+  };
+  // This machine's kernel counts nothing of other nodes.
+  if (site.cluster == nullptr)
+    put_first(out_of_memory_clause(end.memory_before, out_of_memory_counts()));
+  const auto said = stderr_of(outcome);
+  put_first(refused_login_clause(said));
+  const bool nobody_came = std::all_of(records.begin(), records.end(),
+                                       [](const auto& file) { return file.records.empty(); });
+  const auto* failure = outcome.first_failure();
+  if (nobody_came && failure != nullptr && failure->start_error.empty() &&
+      signal_behind_launcher(outcome) == 0)
+    put_first(vanished_interface_clause(
+        {config.backend, said, end.interfaces_before, interfaces_by_index(), default_interface()}));
+  put_first(end.how);
+}
+
 }  // namespace
 
 FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
@@ -408,7 +440,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   options.kill_elsewhere = [&] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };
-  const auto memory_before = out_of_memory_counts();
+  BadEnd end{"", out_of_memory_counts(), interfaces_by_index()};
   const auto outcome = site.start(launch.commands, options);
 
   FinishedLaunch finished;
@@ -416,7 +448,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   if (launch.records != nullptr) problems = launch.records->finish(kLateRecords);
   const auto noise = noise_between(launch.noise_before, probe_noise());
   finished.end.noise_json = noise.dump();
-  const std::string end = describe_end(outcome, options.timeout);
+  end.how = describe_end(outcome, options.timeout);
   finished.records = read_launch_records(launch.config, problems);
   finished.end.noise_flags_json =
       nlohmann::json(noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
@@ -429,17 +461,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
       observe(profile, launch.config, hosts_of(environment, site), finished.records, finished.end);
   problems.insert(problems.end(), observed.begin(), observed.end());
   // How the processes ended explains missing records, not the other way round.
-  if (!end.empty()) {
-    const auto ranks = unfinished_ranks(launch.config, finished.records);
-    problems.insert(problems.begin(), ranks.begin(), ranks.end());
-    // This machine's kernel counts nothing of other nodes.
-    if (auto memory = out_of_memory_clause(memory_before, out_of_memory_counts());
-        !memory.empty() && site.cluster == nullptr)
-      problems.insert(problems.begin(), std::move(memory));
-    if (auto login = refused_login_clause(stderr_of(outcome)); !login.empty())
-      problems.insert(problems.begin(), std::move(login));
-    problems.insert(problems.begin(), end);
-  }
+  if (!end.how.empty()) explain_end(end, site, launch.config, outcome, finished.records, problems);
   finished.end.reason = join(problems, "; ");
   finished.end.status = status_of(outcome, finished.end.reason);
   finished.interrupted_by = outcome.interrupted_by;

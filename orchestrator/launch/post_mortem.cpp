@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 #include <sstream>
 
 #include "core/vocabulary/text.hpp"
@@ -118,6 +119,48 @@ std::string refused_login_clause(const std::string& said) {
   if (said.find("kex_exchange_identification") == std::string::npos) return "";
   return "a node's sshd has turned a login away: each rank is one, all at once, so MaxStartups "
          "there (10 unless set) has to be as many as the node has ranks, or take fewer ranks on it";
+}
+
+namespace {
+
+/// "ch1, ch2": those of one list that the other lacks, and the other way round; a few.
+std::string which_changed(const FailedStart& start) {
+  constexpr std::size_t kNamed = 4;
+  std::set<std::string> names;
+  const auto add = [&](const auto& these, const auto& others) {
+    for (const auto& [index, name] : these)
+      if (!others.contains(index)) names.insert(name);
+  };
+  add(start.interfaces_before, start.interfaces_after);
+  add(start.interfaces_after, start.interfaces_before);
+  std::vector<std::string> few(names.begin(), names.end());
+  const bool more = few.size() > kNamed;
+  if (more) few.resize(kNamed);
+  return join(few, ", ") + (more ? " and more" : "");
+}
+
+}  // namespace
+
+std::string vanished_interface_clause(const FailedStart& start) {
+  const bool named = start.said.find("ucx function returned") != std::string::npos &&
+                     start.said.find("No such device") != std::string::npos;
+  const auto changed = which_changed(start);
+  if (!named && (changed.empty() || !trim(start.said).empty())) return "";
+  std::string what;
+  if (named)
+    what = fmt::format(
+        "UCX opens every network interface that is up as a rank starts, and one was gone when it "
+        "came to it{}",
+        changed.empty() ? "" : fmt::format(" (meanwhile came or went: {})", changed));
+  else
+    what = fmt::format(
+        "nobody said why, but network interfaces came or went meanwhile ({}), and a library that "
+        "opens one which is gone (UCX opens every one that is up) cannot start",
+        changed);
+  return fmt::format(
+      "{}: those of containers come and go with them, so run again with --resume, or keep UCX to "
+      "one that stays: {} = \"{}\" in [knobs.{}.env] of the experiment",
+      what, "UCX_NET_DEVICES", start.stays, name_of(start.backend));
 }
 
 }  // namespace dynamiccl

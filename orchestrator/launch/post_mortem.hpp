@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,20 @@ std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMem
 /// "" or a clause on an sshd that does not take so many logins at once.
 /// @param said by ssh
 std::string refused_login_clause(const std::string& said);
+
+/// What a launch that no rank came to measure in may have failed by.
+struct FailedStart {
+  Backend backend;
+  std::string said;  ///< by its processes
+  /// Of this machine, by the kernel's index: before the launch and after it.
+  std::map<unsigned, std::string> interfaces_before;
+  std::map<unsigned, std::string> interfaces_after;
+  std::string stays;  ///< an interface to name in the advice
+};
+
+/// "" or a clause on a network interface that was gone when a library opened it; where nobody said
+/// why, on those that came or went meanwhile.
+std::string vanished_interface_clause(const FailedStart& start);
 
 /// One line per rank that did not measure all its cells: how many it has, and which it was in.
 std::vector<std::string> unfinished_ranks(const RunConfig& config,

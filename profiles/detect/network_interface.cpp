@@ -56,4 +56,13 @@ std::optional<in_addr> ipv4_address_of(const std::string& interface) {
   return found->second;
 }
 
+std::map<unsigned, std::string> interfaces_by_index() {
+  std::map<unsigned, std::string> names;
+  const std::unique_ptr<struct if_nameindex, decltype(&if_freenameindex)> list(if_nameindex(),
+                                                                               if_freenameindex);
+  for (const auto* at = list.get(); at != nullptr && at->if_index != 0; ++at)
+    names[at->if_index] = at->if_name;
+  return names;
+}
+
 }  // namespace dynamiccl

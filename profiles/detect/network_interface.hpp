@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -13,5 +14,8 @@ std::string default_interface();
 
 /// The first IPv4 address of an interface that is up; nullopt: it has none, or there is no such.
 std::optional<in_addr> ipv4_address_of(const std::string& interface);
+
+/// Names by the kernel's index, which no other interface gets again.
+std::map<unsigned, std::string> interfaces_by_index();
 
 }  // namespace dynamiccl

@@ -109,6 +109,17 @@ int Program::wait(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+bool Program::has_ended(pid_t pid) {
+  siginfo_t end = {};
+  return waitid(P_PID, static_cast<id_t>(pid), &end, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         end.si_pid == pid;
+}
+
+std::string Program::said() const {
+  std::ifstream file(folder_ + "/program.log");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 bool Program::wait_until(const std::string& sql, int least) const {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(180);
   while (std::chrono::steady_clock::now() < deadline) {

@@ -46,6 +46,10 @@ class Program {
   [[nodiscard]] pid_t start_in_terminal(std::vector<std::string> arguments, int& terminal) const;
   /// Waits for a started one. @returns its exit code, 128 + signal when one ended it
   static int wait(pid_t pid);
+  /// Whether a started one is over; it can still be waited for.
+  [[nodiscard]] static bool has_ended(pid_t pid);
+  /// What the started ones have printed so far.
+  [[nodiscard]] std::string said() const;
   /// Waits until the SQL's first value is at least `least`. @returns false after 60 s
   [[nodiscard]] bool wait_until(const std::string& sql, int least) const;
 
