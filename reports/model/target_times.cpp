@@ -66,12 +66,51 @@ const Contender* best_sure(std::vector<Contender>& all) {
   return best;
 }
 
-/// What the cells of one task say; nullopt where there is nothing to compare.
-std::optional<std::string> help_in(const std::vector<const TargetCell*>& cells) {
+/// What cells say of what helps; the greater `worth` says more.
+struct Help {
+  enum Worth { no_comparison, none_sooner, sooner };
+  Worth worth;
+  std::string text;
+};
+
+/// "1 lossy configuration was", "3 lossy configurations were"
+std::string lossy_words(std::ptrdiff_t lossy) {
+  return fmt::format("{} lossy configuration{}", lossy, lossy == 1 ? " was" : "s were");
+}
+
+/// Plain SGD has no time until the target to hold others against.
+std::string without_plain(const std::vector<const TargetCell*>& cells, std::ptrdiff_t lossy) {
+  const TargetCell* plain = nullptr;
+  std::string reached;
+  for (const TargetCell* one : cells) {
+    if (one->plain &&
+        (plain == nullptr || one->figure.launches.size() > plain->figure.launches.size()))
+      plain = one;
+    if (!one->as_one && one->always_reached())
+      reached += (reached.empty() ? "" : " and ") + configuration_words(one->figure);
+  }
+  const double target = cells.front()->target;
+  std::string text =
+      fmt::format("{} measured here until accuracy {:g}", lossy_words(lossy), target);
+  text += plain == nullptr
+              ? std::string(
+                    ", but no plain SGD that they could be held against: add it to the "
+                    "experiment")
+              : fmt::format(
+                    ", but plain SGD ({}) reached it in {} of {} launches only, so that there is "
+                    "no time to hold theirs against: train longer or lower the target",
+                    plain->figure.algorithm, plain->figure.launches.size(), plain->launches);
+  if (!reached.empty()) text += fmt::format("; always reached by {}", reached);
+  return text;
+}
+
+/// What the cells of one task say; nullopt where nothing lossy was measured.
+std::optional<Help> help_in(const std::vector<const TargetCell*>& cells) {
   const TargetCell* plain = fastest_plain(cells);
   const auto lossy =
       std::count_if(cells.begin(), cells.end(), [](const TargetCell* one) { return !one->as_one; });
-  if (plain == nullptr || lossy == 0) return std::nullopt;
+  if (lossy == 0) return std::nullopt;
+  if (plain == nullptr) return Help{Help::no_comparison, without_plain(cells, lossy)};
   std::vector<Contender> contenders;
   for (const TargetCell* one : cells) {
     if (one->as_one || one->figure.launches.empty() || !one->always_reached()) continue;
@@ -81,25 +120,27 @@ std::optional<std::string> help_in(const std::vector<const TargetCell*>& cells) 
   const auto missed = lossy - static_cast<std::ptrdiff_t>(contenders.size());
   const std::string rest = missed == 0 ? "" : fmt::format("; {} did not always reach it", missed);
   if (const Contender* best = best_sure(contenders))
-    return fmt::format(
-        "measured here: {} takes {:.3g} [{:.3g}, {:.3g}] of {}'s time to accuracy {:g} ({} "
-        "launches; the best of {} lossy configuration{}{})",
-        configuration_words(best->cell->figure), best->ratio.value, best->ratio.interval->low,
-        best->ratio.interval->high, plain->figure.algorithm, plain->target,
-        best->cell->figure.launches.size(), lossy, lossy == 1 ? "" : "s", rest);
-  return fmt::format(
-      "none of {} lossy configuration{} that {} measured here reaches accuracy {:g} surely "
-      "sooner than {}{}",
-      lossy, lossy == 1 ? "" : "s", lossy == 1 ? "was" : "were", plain->target,
-      plain->figure.algorithm, rest);
+    return Help{
+        Help::sooner,
+        fmt::format(
+            "measured here: {} takes {:.3g} [{:.3g}, {:.3g}] of {}'s time to accuracy {:g} ({} "
+            "launches; the best of {} lossy configuration{}{})",
+            configuration_words(best->cell->figure), best->ratio.value, best->ratio.interval->low,
+            best->ratio.interval->high, plain->figure.algorithm, plain->target,
+            best->cell->figure.launches.size(), lossy, lossy == 1 ? "" : "s", rest)};
+  return Help{Help::none_sooner,
+              fmt::format("none of {} lossy configuration{} that {} measured here reaches accuracy "
+                          "{:g} surely sooner than {}{}",
+                          lossy, lossy == 1 ? "" : "s", lossy == 1 ? "was" : "were", plain->target,
+                          plain->figure.algorithm, rest)};
 }
 
-std::optional<std::string> help_in_run(const std::vector<TargetCell>& cells,
-                                       const TrainedPlace& place) {
-  std::optional<std::string> found;
+/// What says most of all tasks.
+std::optional<Help> help_in_run(const std::vector<TargetCell>& cells, const TrainedPlace& place) {
+  std::optional<Help> found;
   for (const auto& [task, alike] : tasks_in(cells, place)) {
-    auto text = help_in(alike);
-    if (text && (!found || text->starts_with("measured"))) found = std::move(text);
+    auto help = help_in(alike);
+    if (help && (!found || help->worth > found->worth)) found = std::move(help);
   }
   return found;
 }
@@ -165,7 +206,8 @@ std::string configuration_words(const CellFigure& figure) {
 
 std::string measured_help(const Reader& reader, std::int64_t run_row, const TrainedPlace& place,
                           const std::set<std::string>& regimes) {
-  if (const auto here = help_in_run(target_cells(reader, run_row), place)) return *here;
+  auto help = help_in_run(target_cells(reader, run_row), place);
+  if (help && help->worth != Help::no_comparison) return help->text;
   const Table others = reader.query(
       "SELECT DISTINCT run_row FROM v_training WHERE run_row <> ?1 AND counts AND "
       "json_extract(settings, '$.target') IS NOT NULL ORDER BY run_row DESC",
@@ -177,8 +219,12 @@ std::string measured_help(const Reader& reader, std::int64_t run_row, const Trai
       return std::none_of(one.figure.regimes.begin(), one.figure.regimes.end(),
                           [&](const std::string& regime) { return regimes.contains(regime); });
     });
-    if (const auto found = help_in_run(cells, place)) return *found + ", in another run";
+    const auto found = help_in_run(cells, place);
+    if (found && (!help || found->worth > help->worth))
+      help = Help{found->worth, found->text + ", in another run"};
+    if (help && help->worth != Help::no_comparison) return help->text;
   }
+  if (help) return help->text;
   return "no lossy configuration was measured here until a target accuracy "
          "(experiments/training_local.toml "
          "and training_compression.toml do)";

@@ -39,8 +39,8 @@
 -- The fastest median comes first; those that miss the target in half of their launches come last, however fast. A launch that
 -- misses it, where the plain one of its block reaches it, counts as endless in the median of over_plain. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
 -- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block; over five blocks the smallest and the largest enclose the median with 94 % confidence. The target
--- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the same plain cells, those without a
--- target too. accuracy of workers with weights of their own is the least accurate one's.
+-- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the plain cell of the same architecture
+-- where there is one, and launches of it that miss the target or have none, too. accuracy of workers with weights of their own is the least accurate one's.
 WITH taken AS (
   SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
          json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
@@ -62,21 +62,33 @@ WITH taken AS (
 ),
 plain AS (
   SELECT environment, backend, model, batch, workers, task, block, min(trained_us) AS plain_us,
-         accuracy AS plain_accuracy, samples AS plain_samples
+         samples AS plain_samples
   FROM taken
   WHERE plain AND coalesce(target_reached, 1)
   GROUP BY environment, backend, model, batch, workers, task, block
 ),
+-- Whose accuracy others' is held against: launches that missed the target too, as they trained no less. Of several plain cells the
+-- one of the same architecture, whose launches differ in nothing else.
+ends AS (
+  SELECT t.cell_id, t.block, e.accuracy AS plain_accuracy, e.samples AS plain_samples,
+         row_number() OVER (PARTITION BY t.cell_id, t.block
+           ORDER BY e.cell_id <> t.cell_id, e.architecture <> t.architecture, NOT coalesce(e.target_reached, 1), e.trained_us) AS place
+  FROM taken t
+  JOIN taken e ON e.plain AND e.environment = t.environment AND e.backend = t.backend AND e.model = t.model
+    AND e.batch = t.batch AND e.workers = t.workers AND e.task = t.task AND e.block = t.block
+),
 numbered AS (
   SELECT t.*, CASE WHEN p.plain_us IS NULL THEN NULL WHEN coalesce(t.target_reached, 1) THEN t.trained_us / p.plain_us
                    ELSE 9e999 END AS over,
-         t.accuracy - p.plain_accuracy AS beyond, t.mean_accuracy - p.plain_accuracy AS mean_beyond,
+         t.accuracy - e.plain_accuracy AS beyond, t.mean_accuracy - e.plain_accuracy AS mean_beyond,
          t.samples * 1.0 / nullif(p.plain_samples, 0) AS samples_over,
+         t.samples * 1.0 / nullif(e.plain_samples, 0) AS samples_beyond,
          row_number() OVER (PARTITION BY t.cell_id ORDER BY NOT coalesce(t.target_reached, 1), t.trained_us) AS place,
          count(*) OVER (PARTITION BY t.cell_id) AS n
   FROM taken t
   LEFT JOIN plain p ON p.environment = t.environment AND p.backend = t.backend AND p.model = t.model
     AND p.batch = t.batch AND p.workers = t.workers AND p.task = t.task AND p.block = t.block
+  LEFT JOIN ends e ON e.cell_id = t.cell_id AND e.block = t.block AND e.place = 1
 ),
 ratio AS (
   SELECT cell_id, over, samples_over, row_number() OVER (PARTITION BY cell_id ORDER BY over) AS place,
@@ -92,14 +104,14 @@ typical AS (
   GROUP BY cell_id
 ),
 differing AS (
-  SELECT cell_id, beyond, samples_over, row_number() OVER (PARTITION BY cell_id ORDER BY beyond) AS place,
+  SELECT cell_id, beyond, samples_beyond, row_number() OVER (PARTITION BY cell_id ORDER BY beyond) AS place,
          count(*) OVER (PARTITION BY cell_id) AS n
   FROM numbered
   WHERE beyond IS NOT NULL
 ),
 further AS (
   SELECT cell_id, max(beyond) FILTER (WHERE place = (n + 1) / 2) AS median, min(beyond) AS low, max(beyond) AS high,
-         max(abs(samples_over - 1)) AS samples_off
+         max(abs(samples_beyond - 1)) AS samples_off
   FROM differing
   GROUP BY cell_id
 ),

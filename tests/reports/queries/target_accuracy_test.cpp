@@ -123,6 +123,47 @@ TEST_CASE("where only sending less helps, what was measured to help is named", "
              ContainsSubstring("no lossy configuration was measured here"));
 }
 
+TEST_CASE("why nothing can be held against plain SGD that missed the target is told", "[E-147]") {
+  TrainedCase missed = plain();
+  missed.figures.details["target_reached"] = false;
+  TrainedCase late = local(3000, false);
+  late.extra = R"(,"epochs":"4","target":"0.6","synchronisation":"local","local_steps":"32")";
+  CHECK_THAT(advice_in(TrainedRun({missed, local(), late})),
+             ContainsSubstring("2 lossy configurations were measured here until accuracy 0.6, but "
+                               "plain SGD (bsp-a2a) reached it in 0 of 3 launches only") &&
+                 ContainsSubstring("train longer or lower the target; always reached by bsp-a2a "
+                                   "local, local_steps 8") &&
+                 !ContainsSubstring("no lossy configuration was measured"));
+  // Plain SGD without a target says when steps are saturated, and is no time to an accuracy.
+  TrainedCase steps = plain();
+  steps.extra.clear();
+  CHECK_THAT(advice_in(TrainedRun({steps, local()})),
+             ContainsSubstring("1 lossy configuration was measured here until accuracy 0.6, but no "
+                               "plain SGD that they could be held against"));
+}
+
+TEST_CASE("accuracy is held against plain launches that missed the target, and of its own kind",
+          "[D-98]") {
+  TrainedCase ring = plain();
+  ring.figures.details["target_reached"] = false;
+  ring.figures.accuracy = 0.5;
+  TrainedCase server = plain(20'000);
+  server.method = "bsp-ps", server.ranks = 3;  // two workers as well, and the target
+  TrainedCase late = local(3000, false);
+  late.figures.accuracy = 0.47;
+  const TrainedRun run({ring, server, late});
+  const Table table = run.query("time_to_target");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 3);
+  std::map<std::string, double> beyond;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    beyond[rows.text(i, "method") + " " + rows.text(i, "synchronisation")] =
+        rows.real(i, "beyond_plain").value_or(-1);
+  CHECK(beyond.at("bsp-a2a bsp") == 0);
+  CHECK(beyond.at("bsp-ps bsp") == 0);
+  CHECK_THAT(beyond.at("bsp-a2a local"), WithinRel(-0.03, 1e-6));
+}
+
 TEST_CASE("each lossy configuration is tested, and the best sure one named", "[E-147]") {
   // The lowest median varies too much to be sure; one behind it is sure.
   TrainedCase uneven = local(1000);
