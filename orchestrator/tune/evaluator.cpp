@@ -19,6 +19,7 @@ void take_time_to_target(Measured& measured, const std::vector<RankCell>& record
   measured.trial.time = Micros{time.trained_us};
   if (time.reached) return;
   measured.trial.ok = false;
+  measured.missed = true;
   measured.reason = fmt::format("the target was not reached: accuracy {:.3f} when its epochs ended",
                                 time.accuracy);
 }

@@ -80,10 +80,31 @@ std::string measured_help(const TuningResult& result) {
   return help;
 }
 
+/// "" or how many ways to train missed the accuracy that they are compared by.
+std::string missed_targets(const TuningResult& result) {
+  std::size_t missed = 0;
+  std::size_t without_default = 0;
+  for (const TunedTask& tuned : result.tasks) {
+    missed += tuned.outcome.missed;
+    if (tuned.outcome.missed > 0 && tuned.entry.evidence.default_us == 0) ++without_default;
+  }
+  if (missed == 0) return "";
+  std::string text = fmt::format(
+      "{} of the ways that were tried never reached the target accuracy and {} no choice", missed,
+      missed == 1 ? "is" : "are");
+  if (without_default > 0)
+    text += fmt::format(
+        "; in {} of {} cells the default, the first way of the file, did not, so that nothing was "
+        "compared there: give more epochs, lower the target, or put a way first that reaches it",
+        without_default, result.tasks.size());
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> flag_advice(const TuningResult& result) {
   std::vector<std::string> advice;
+  if (auto misses = missed_targets(result); !misses.empty()) advice.push_back(std::move(misses));
   if (const auto cells = flagged(result, kNonActionable); cells > 0)
     advice.push_back(fmt::format(
         "{} in {} of {} cells: every setting was measured, and the fastest gains less than 2 % "

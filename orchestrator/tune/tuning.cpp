@@ -180,9 +180,10 @@ class LiveTuning {
     if (asks.empty()) return;
     const auto measured = evaluator_.measure(asks);
     for (std::size_t i = 0; i < measured.size(); ++i) {
-      if (!measured[i].trial.ok) continue;
       const auto tuned = std::find_if(result.tasks.begin(), result.tasks.end(),
                                       [&](const TunedTask& t) { return t.task == asks[i].task; });
+      if (measured[i].missed) ++tuned->outcome.missed;
+      if (!measured[i].trial.ok) continue;
       tuned->outcome.default_time = measured[i].trial.time;
       SearchTask& own = plan_.tasks[asks[i].task].search;
       if (!measured[i].regime_id.empty()) own.task.key.regime = measured[i].regime_id;
@@ -296,7 +297,9 @@ class LiveTuning {
       evidence.default_us = tuned.outcome.default_time.value_or(Micros{}).count();
     if (tuned.outcome.arm == 0) evidence.tuned_us = evidence.default_us;
     // A table that is judged was not searched: it says nothing of other settings.
-    if (!said.flag.empty() && !keep_verdicts_) entry.flags.emplace_back(said.flag);
+    // Nor is more measuring what helps where the default missed what it is to reach.
+    const bool missed = tuned.outcome.missed > 0 && evidence.default_us == 0;
+    if (!said.flag.empty() && !keep_verdicts_ && !missed) entry.flags.emplace_back(said.flag);
     add_limits(tuned);
   }
 

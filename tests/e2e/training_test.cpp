@@ -154,6 +154,11 @@ TEST_CASE("a configuration that misses the accuracy is no choice, and it is said
   CHECK(tuned.exit_code == 0);
   CHECK_THAT(tuned.out + tuned.err,
              ContainsSubstring("to 0.3: the target was not reached: accuracy 0."));
+  CHECK_THAT(tuned.out + tuned.err,
+             ContainsSubstring("of the ways that were tried never reached the target accuracy"));
+  const bool compared =
+      (tuned.out + tuned.err).find("the default, the first way of the file") == std::string::npos;
+  CHECK(compared != none);
   const auto rows = program.rows("SELECT kind, arm, guard, time_us FROM decision ORDER BY id");
   REQUIRE(rows.size() >= 2);
   bool missed = false;

@@ -26,6 +26,7 @@ struct FakeWorld {
   std::map<Ask, double> us;
   double otherwise = 10;
   std::set<Ask> failing;
+  std::set<Ask> missing;  ///< what they are to reach
   nlohmann::json regime = {{"ingredients", {{"intra_link", "shm"}, {"library", "openmpi-4.1"}}}};
   int rounds = 0;
 
@@ -35,7 +36,8 @@ struct FakeWorld {
       std::vector<Measured> results;
       for (const Ask& ask : asks) {
         Measured measured;
-        measured.trial.ok = !failing.contains(ask);
+        measured.missed = missing.contains(ask);
+        measured.trial.ok = !failing.contains(ask) && !measured.missed;
         const auto known = us.find(ask);
         measured.trial.time = Micros{known == us.end() ? otherwise : known->second};
         measured.regime_id = "abcd";
@@ -133,6 +135,32 @@ TEST_CASE("faults end a task's exploration and a failed default leaves it alone"
   CHECK(outcomes[0].evaluations < static_cast<int>(tasks[0].task.space->arms().size()));
   CHECK(outcomes[1].evaluations == 1);
   CHECK_FALSE(outcomes[1].best_time);
+}
+
+TEST_CASE("settings that miss what they are to reach are no faults and no choice", "[H-12]") {
+  FakeWorld world;
+  world.missing = {{0, 1}, {0, 2}, {0, 3}};
+  world.us[{0, 4}] = 1;
+  std::vector<SearchTask> tasks{make_task(20)};
+  const auto outcome = search(*exhaustive(), tasks, world.evaluate(), {}, nullptr)[0];
+  CHECK(outcome.arm == 4);
+  CHECK(outcome.guard == GuardVerdict::pass);
+  CHECK(outcome.missed == 3);
+  // Where all of them miss it, the default stays.
+  for (std::size_t arm = 1; arm < tasks[0].task.space->arms().size(); ++arm)
+    world.missing.insert({0, arm});
+  for (const char* name : {"exhaustive", "bandit"}) {
+    CAPTURE(name);
+    std::vector<SearchTask> again{make_task(20)};
+    const auto agent = make_agent(name, {});
+    SearchOptions few;
+    few.max_evaluations = 4;
+    const auto none = search(*agent, again, world.evaluate(), few, nullptr)[0];
+    CHECK(none.arm == 0);
+    CHECK(none.guard == GuardVerdict::pass);
+    CHECK(none.challenger == 0);
+    CHECK(none.missed >= 1);
+  }
 }
 
 TEST_CASE("a choice above twice the Gloo floor is reverted", "[E-141]") {

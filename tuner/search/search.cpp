@@ -18,6 +18,7 @@ struct Progress {
   SearchOutcome outcome{};
   std::map<std::size_t, std::vector<double>> times{};  ///< by arm
   std::set<std::size_t> tried{};                       ///< arms, failed ones too
+  std::set<std::size_t> missed{};                      ///< arms, whatever their other launches did
   int faults = 0;
   bool open = true;
 };
@@ -171,6 +172,7 @@ class Searcher {
     ++evaluations_;
     ++progress.outcome.evaluations;
     progress.tried.insert(ask.arm);
+    if (measured.missed) progress.missed.insert(ask.arm);
     if (measured.trial.ok && measured.trial.time.count() > 0)
       progress.times[ask.arm].push_back(measured.trial.time.count());
     if (ask.arm == 0) progress.outcome.default_time = typical(progress, 0);
@@ -199,6 +201,7 @@ class Searcher {
       if (ask.arm == 0 || admitted != GuardVerdict::pass) step.guard = admitted;
     }
     step.reward = terms;
+    if (step.guard == GuardVerdict::failed && !measured.missed) ++progress.faults;
     close_when_needed(ask, step.guard, progress);
     if (on_step_) on_step_(step);
   }
@@ -235,7 +238,6 @@ class Searcher {
   void close_when_needed(const Ask& ask, GuardVerdict guard, Progress& progress) const {
     const bool forbidden =
         guard == GuardVerdict::ina_passthrough || guard == GuardVerdict::no_actuator;
-    if (guard == GuardVerdict::failed) ++progress.faults;
     // Without its default a task has nothing to be compared with.
     const bool no_reference = ask.arm == 0 && !progress.outcome.default_time;
     if (forbidden || no_reference || progress.faults >= options_.limits.faults) {
@@ -267,6 +269,9 @@ class Searcher {
     SearchOutcome& outcome = progress.outcome;
     outcome.tried = progress.tried.size();
     outcome.challenger = fastest_other(progress);
+    outcome.missed = static_cast<std::size_t>(
+        std::count_if(progress.missed.begin(), progress.missed.end(),
+                      [&](std::size_t arm) { return !progress.times.contains(arm); }));
     const bool unknown = progress.loop.steps() == 0 &&
                          (!agent_.plans() || admit(tasks_[t].task.state) != GuardVerdict::pass);
     if (unknown || outcome.guard != GuardVerdict::pass) {
@@ -275,6 +280,7 @@ class Searcher {
     }
     outcome.arm = progress.loop.recommend(tasks_[t].task);
     outcome.best_time = typical(progress, outcome.arm);
+    if (!outcome.best_time && progress.missed.contains(outcome.arm)) outcome.arm = 0;
     if (outcome.arm == 0 || !outcome.best_time) return outcome;
     outcome.guard = judge_trial(true, *outcome.best_time, outcome.default_time.value_or(Micros{}),
                                 tasks_[t].gloo_floor, options_.limits);

@@ -24,6 +24,7 @@ struct Ask {
 struct Measured {
   Trial trial;
   std::string reason;                  ///< why the trial is not ok
+  bool missed = false;                 ///< it worked, but not up to what it is to reach: no fault
   std::string applied;                 ///< what ran, read back; "" = not known
   std::int64_t calls = 0;              ///< calls under the setting
   std::string regime_id;               ///< detected; "" = as before
@@ -69,7 +70,8 @@ struct SearchOutcome {
   std::optional<Micros> default_time;
   std::optional<Micros> best_time;  ///< of `arm`, as measured by the search
   GuardVerdict guard = GuardVerdict::pass;
-  std::size_t tried = 0;  ///< settings that were measured, the default among them
+  std::size_t tried = 0;   ///< settings that were measured, the default among them
+  std::size_t missed = 0;  ///< of them: those that never reached what they are to reach
   /// The fastest measured setting other than the default; 0 = none worked.
   std::size_t challenger = 0;
 };

@@ -88,7 +88,7 @@ class World {
       Call call = call_of(check_.plan.base.groups[run.group], run.cell);
       call.exported = ask.arm == CheckPlan::kExportedArm;
       const double us = 10 * formula_(call) * std::exp(noise_ * normal());
-      answers.push_back({{us > 0, Micros{us}}, "", "", 20, "r", {}, {}});
+      answers.push_back({{us > 0, Micros{us}}, "", false, "", 20, "r", {}, {}});
     }
     return answers;
   }

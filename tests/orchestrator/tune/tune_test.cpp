@@ -209,6 +209,26 @@ TEST_CASE("flags reach the user with advice") {
   CHECK_THAT(advice[1], ContainsSubstring("compression"));
 }
 
+TEST_CASE("ways that missed the target accuracy are told, and what nothing could be held against",
+          "[H-12]") {
+  TuningResult result;
+  result.tasks.resize(2);
+  result.tasks[0].outcome.missed = 1;
+  for (TunedTask& tuned : result.tasks) tuned.entry.evidence.default_us = 10;
+  auto advice = flag_advice(result);
+  REQUIRE(advice.size() == 1);
+  CHECK(advice[0] ==
+        "1 of the ways that were tried never reached the target accuracy and is no choice");
+  result.tasks[1].outcome.missed = 3;
+  result.tasks[1].entry.evidence.default_us = 0;
+  advice = flag_advice(result);
+  REQUIRE(advice.size() == 1);
+  CHECK_THAT(advice[0],
+             ContainsSubstring("4 of the ways that were tried never reached the target "
+                               "accuracy and are no choice; in 1 of 2 cells the default") &&
+                 ContainsSubstring("give more epochs, lower the target"));
+}
+
 TEST_CASE("a training step may take what its slowest rank computes without communication",
           "[E-147]") {
   CellRecord server;
