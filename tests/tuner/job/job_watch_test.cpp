@@ -61,8 +61,8 @@ TEST_CASE("layers are not believed to be the step once several steps were heard"
   CHECK(watch.rhythm().pattern.size() == 2);
   CHECK(watch.interruptions() == 1);
   CHECK_FALSE(watch.confirmed());
-  // Two calls have outlived as many as they were found in; so has what they are a part of been heard
-  // often enough to be found.
+  // Two calls have outlived as many as they were found in; so has what they are a part of been
+  // heard often enough to be found.
   tell(75);
   CHECK(watch.rhythm().pattern.size() == 25);
   CHECK_FALSE(watch.confirmed());
