@@ -118,7 +118,7 @@ def report(path):
     rows = list(rows_of(path))
     print(f"{path}: loaded over default, plain program")
     if not rows:
-        print("  no turn has both sides\n")
+        print(f"{path}: no turn has both sides: nothing was compared\n")
         return
     chances = adjusted([probability(logs) for *_, logs in rows])
     faster, slower, alone = [], 0, [0, 0]
@@ -137,6 +137,10 @@ def report(path):
               " ".join(f"{x:>6.3g}" for x in numbers) + f" {len(logs):>6}  {verdict}")
     best = math.exp(-min(faster)) if faster else 1
     middle = math.exp(-median(faster)) if faster else 1
+    most = max(len(logs) for *_, logs in rows)
+    if most < 3:
+        print(f"{path}: {most} of at least 3 turns: too few to call any of {len(rows)} sizes FASTER or SLOWER\n")
+        return
     print(f"{path}: {len(faster)} of {len(rows)} sizes FASTER (median {middle:.2f}x, best {best:.2f}x), {slower} SLOWER; "
           f"by their own intervals alone {alone[0]} and {alone[1]}, of which about {len(rows) / 40:.0f} each by chance\n")
 

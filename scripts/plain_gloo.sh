@@ -8,7 +8,7 @@
 # plain-gloo-sizes (build/release). Whole turns alone count; PAIRS bounds them (12).
 set -uo pipefail
 [ $# -ge 3 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) file=$3 ranks=${4:-2}
+out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) file=$(realpath "$3") ranks=${4:-2}
 cd "$(dirname "$0")/.." || exit
 . scripts/plain_turns.sh
 program=${PROGRAM:-build/release/plain-gloo-sizes}
@@ -27,6 +27,7 @@ one_turn() { # TURN SIDES
   local collective side code=0
   for collective in allreduce broadcast allgather alltoall; do
     for side in $2; do
+      # shellcheck source=/dev/null
       (if [ "$side" = loaded ]; then set -a; . "$file"; fi; launch "$collective") | sed "s/^/$1 $side $collective /" || code=1
     done
   done

@@ -8,11 +8,14 @@
 # them (12).
 set -uo pipefail
 [ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) exported=${3:-}
+out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) exported=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.." || exit
+gpus=${RANKS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')}
+[ "$gpus" -ge 2 ] || { echo "plain_nccl.sh: $gpus GPUs found by nvidia-smi, two are needed; run it where they are" >&2; exit 1; }
+python3 -c 'import torch' 2>/dev/null || { echo "plain_nccl.sh: python3 finds no torch, which the plain program (scripts/nccl_sizes.py) needs" >&2; exit 1; }
 . scripts/gpu_setup.sh
 . scripts/plain_turns.sh
-gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
+[ -z "$exported" ] || [ -r "$exported/nccl.conf" ] || { echo "$exported/nccl.conf cannot be read: is it a folder of \`export --format nccl\`?" >&2; exit 2; }
 if [ -z "$exported" ]; then
   exported=$out/exported
   timeout --signal=INT --kill-after=30 $(($2 / 2)) "$program" tune "${EXPERIMENT:-experiments/gpu_tune_protocols.toml}" --db "$out/tune.sqlite" \

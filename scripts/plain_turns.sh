@@ -1,6 +1,6 @@
 # To be sourced: turns of a plain program with and without an exported file, the side that begins changing, until time is over.
 #   plain_turns END_SECONDS OUTPUT_FOLDER FUNCTION     FUNCTION TURN SIDES: prints TURN SIDE COLLECTIVE SIZE MICROSECONDS lines
-# Leaves plain.txt and gains.txt (scripts/plain_gains.py). Whole turns alone count; PAIRS bounds them (12).
+# Leaves plain.txt and gains.txt (scripts/plain_gains.py). Whole turns that no launch failed in alone count; PAIRS bounds them (12).
 plain_turns() {
   local end=$1 folder=$2 one=$3 turn begin sides result=0 longest=0
   : >"$folder/plain.txt"
@@ -9,8 +9,12 @@ plain_turns() {
     [ $((begin + longest)) -lt "$end" ] || break
     sides="default loaded"
     [ $((turn % 2)) = 1 ] || sides="loaded default"
-    "$one" "$turn" "$sides" >"$folder/turn" || result=1
-    cat "$folder/turn" >>"$folder/plain.txt"
+    if "$one" "$turn" "$sides" >"$folder/turn"; then
+      cat "$folder/turn" >>"$folder/plain.txt"
+    else
+      echo "turn $turn: a launch failed, the turn does not count" >&2
+      result=1
+    fi
     [ $((SECONDS - begin)) -le $longest ] || longest=$((SECONDS - begin))
   done
   rm -f "$folder/turn"

@@ -134,10 +134,22 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
                     "only sending less helps (compression, local steps, larger batches){}",
                     kLosslessSaturated, cells, result.tasks.size(), measured_help(result)));
   if (const auto cells = flagged(result, kBelowFloor); cells > 0)
-    advice.push_back(fmt::format(
-        "{} in {} of {} cells: Gloo is faster there than this backend with its best setting",
-        kBelowFloor, cells, result.tasks.size()));
+    advice.push_back(
+        fmt::format("{} in {} of {} cells: Gloo is faster there than the best that was measured of "
+                    "this backend",
+                    kBelowFloor, cells, result.tasks.size()));
   return advice;
+}
+
+std::string applied_advice(const TuningResult& result) {
+  const auto asked = std::count_if(result.tasks.begin(), result.tasks.end(),
+                                   [](const TunedTask& tuned) { return tuned.candidate != 0; });
+  if (asked == static_cast<std::ptrdiff_t>(result.tasks.size())) return "";
+  return fmt::format(
+      "the table sets something in {} of {} cells; in the others the library's own choice was "
+      "measured: the table keeps it there, or has no row of their library, collective, size, "
+      "ranks and regime",
+      asked, result.tasks.size());
 }
 
 Table replay_table(const std::vector<ReplayScore>& scores) {

@@ -15,6 +15,9 @@ Table tuning_table(const TunePlan& plan, const TuningResult& result);
 /// What the flags of a result mean and what to do, one sentence per flag that occurs.
 std::vector<std::string> flag_advice(const TuningResult& result);
 
+/// In how many cells a table that is judged asks for anything; "" where it does in all.
+std::string applied_advice(const TuningResult& result);
+
 /// One row per agent.
 Table replay_table(const std::vector<ReplayScore>& scores);
 /// One row per agent, from fresh launches.

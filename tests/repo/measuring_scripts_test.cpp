@@ -80,6 +80,86 @@ TEST_CASE("what loadable files gain is no success where one of its steps failed"
   CHECK(gains("EXPORT=2 SAYS='of the table none was surely faster and harmless'").exit_code == 0);
 }
 
+TEST_CASE("turns of a plain program that a launch failed in do not count") {
+  const Folder folder;
+  // Launches take half of the time where the file is loaded; the second turn fails.
+  const auto turns = [&](int pairs, const std::string& fails) {
+    return run_command({"bash", "-c",
+                        "cd " + kScripts +
+                            ".. && . scripts/plain_turns.sh && one() {"
+                            " for side in $2; do n=${#side};"
+                            "   echo \"$1 $side allreduce 4096 $((n == 6 ? 50 + $1 : 100 + $1))\";"
+                            " done; [ \"$1\" != \"" +
+                            fails +
+                            "\" ]; };"
+                            "PAIRS=" +
+                            std::to_string(pairs) + "; plain_turns $((SECONDS + 60)) \"$0\" one",
+                        folder.path});
+  };
+  CHECK(turns(6, "").exit_code == 0);
+  CHECK_THAT(folder.text("gains.txt"), ContainsSubstring("1 of 1 sizes FASTER"));
+  const auto failed = turns(3, "2");
+  CHECK(failed.exit_code == 1);
+  CHECK_THAT(failed.err, ContainsSubstring("turn 2: a launch failed"));
+  CHECK(folder.text("plain.txt").find("2 loaded") == std::string::npos);
+  CHECK_THAT(folder.text("plain.txt"), ContainsSubstring("3 loaded"));
+  // Two turns say nothing, nor does none.
+  CHECK_THAT(folder.text("gains.txt"), ContainsSubstring("2 of at least 3 turns: too few"));
+  turns(1, "1");
+  CHECK_THAT(folder.text("gains.txt"), ContainsSubstring("nothing was compared"));
+}
+
+TEST_CASE("the plain NCCL program says what it lacks before it searches") {
+  const Folder folder;
+  const auto ran = run_command(
+      {"bash", "-c", "PATH=/usr/bin:/bin exec bash " + kScripts + "plain_nccl.sh \"$0\" 20",
+       folder.path});
+  CHECK(ran.exit_code != 0);
+  CHECK_THAT(ran.err, ContainsSubstring("two are needed") || ContainsSubstring("no torch") ||
+                          ContainsSubstring("not built"));
+}
+
+TEST_CASE("a comparison between runs goes on where its time was over") {
+  const Folder tree;
+  fs::create_directories(tree.path + "/scripts");
+  fs::create_directories(tree.path + "/build/release");
+  for (const char* name : {"between_runs.sh", "gpu_setup.sh"})
+    fs::copy(kScripts + name, tree.path + "/scripts/" + name);
+  std::ofstream(tree.path + "/ways.toml") << "[[work]]\n[[work]]\n";
+  const std::string program = tree.path + "/build/release/dynamiccl";
+  std::ofstream(program) << R"(#!/bin/bash
+echo "$*" >>"${0%/build*}/calls"
+case $* in
+  run*) [ "${RUNS:-0}" = 0 ] || { : >"${*: -1}"; exit $RUNS; } ;;
+  *--replay*) echo best-fixed ;;
+  *) exit ${LIVE:-0} ;;
+esac
+)";
+  fs::permissions(program, fs::perms::owner_all);
+  const auto compare = [&](const std::string& settings) {
+    return run_command({"bash", "-c",
+                        "export DYNAMICCL_NCCL_LIBRARY=/none EXPERIMENT=ways.toml " + settings +
+                            "; exec bash \"$0/scripts/between_runs.sh\" \"$0/out\" 60",
+                        tree.path});
+  };
+  const auto cut = compare("LAUNCHES=3 STEPS=8 RUNS=130");
+  INFO(cut.out << cut.err);
+  CHECK(cut.exit_code == 75);
+  CHECK_THAT(cut.out, ContainsSubstring("call this again with the same folder"));
+  CHECK_THAT(tree.text("calls"), ContainsSubstring("--set protocol.launches=3 --set work.0.steps=8 "
+                                                   "--set work.1.steps=8 --no-report"));
+  // The runs are resumed, then every agent searches; a failed search is begun again alone.
+  CHECK(compare("LIVE=1").exit_code == 1);
+  CHECK_THAT(tree.text("calls"), ContainsSubstring("--resume"));
+  CHECK_THAT(tree.text("calls"), ContainsSubstring("--environments --replay"));
+  fs::remove(tree.path + "/calls");
+  const auto whole = compare("");
+  CHECK(whole.exit_code == 0);
+  CHECK_THAT(whole.out, ContainsSubstring("best-fixed"));
+  CHECK(tree.text("calls").starts_with("tune ways.toml --between-runs --db "));
+  CHECK(tree.text("calls").find("--replay") == std::string::npos);
+}
+
 TEST_CASE("time to an accuracy is steps until then times a step behind the link") {
   const Folder folder;
   const auto ran = [&](const std::string& lines) {

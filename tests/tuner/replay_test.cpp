@@ -62,6 +62,12 @@ TEST_CASE("the prior alone measures nothing, and the best fixed setting is one f
   CHECK(scores[1].choices.front() == std::vector<std::size_t>{3, 3, 3});
   CHECK(scores[1].gain_share == Catch::Approx((0.4 + 0.4 - 0.2) / 1.2).margin(0.05));
   CHECK(scores[1].slower == asked.seeds);
+  // It rests on as many launches as the oracle's choice does.
+  double launches = 0;
+  for (const SampledTask& task : tasks)
+    for (const auto& arm : task.arm_us) launches += static_cast<double>(arm.size());
+  CHECK(scores[1].evaluations == Catch::Approx(launches / 3));
+  CHECK(std::isnan(scores[1].reached_95));
 }
 
 TEST_CASE("exhaustive finds all that the oracle finds, the default nothing", "[E-136]") {

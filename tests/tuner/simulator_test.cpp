@@ -44,6 +44,70 @@ TEST_CASE("a pipeline has a best segment between start-up and waiting") {
   CHECK(at(0) == at(1 << 22));
 }
 
+TEST_CASE("a server's calls cost by how they are cut, overlapped and answered", "[E-162]") {
+  const LinkParameters link{10, 1e-3, 1e-3};
+  const auto at = [&](Collective collective, CollectiveShape shape) {
+    shape.collective = collective;
+    shape.ranks = 5;
+    return collective_work("default", shape).at(link);
+  };
+  using enum Collective;
+  const double large = 1 << 26;
+  // Sums hide behind what still comes, and answers behind the next shard.
+  CHECK(at(push, {.bytes = large, .depth = 4}) < at(push, {.bytes = large, .depth = 1}));
+  CHECK(at(push_pull, {.bytes = large, .shards = 8}) < at(push_pull, {.bytes = large}));
+  // Every message starts up.
+  CHECK(at(push, {.bytes = large, .segment = 1 << 20}) <
+        at(push, {.bytes = large, .segment = 1024}));
+  CHECK(at(push_pull, {.bytes = 4096, .shards = 8}) > at(push_pull, {.bytes = 4096}));
+  // A server without shards answers when all has come; more shards than values are none.
+  CHECK(at(push_pull, {.bytes = large}) > at(push, {.bytes = large}));
+  CHECK(at(push_pull, {.bytes = 4, .shards = 8}) == at(push_pull, {.bytes = 4}));
+  // On GPUs it is the library's reduce and broadcast.
+  const CollectiveShape shape{.collective = push_pull, .ranks = 8, .bytes = large};
+  CHECK(device_work("ring", shape).volume == 2 * 7 * large);
+  CHECK(device_work("ring", {.collective = push, .ranks = 8, .bytes = large}).volume == 7 * large);
+  CHECK(device_work("ring", {.ranks = 8, .bytes = large}).volume == 2 * 7.0 / 8 * large);
+}
+
+TEST_CASE("jobs with a server are drawn, rings more often", "[E-162]") {
+  const SimCatalog catalog;
+  const auto served = [](const SpaceContext& context) {
+    return context.architecture == Architecture::ps;
+  };
+  const auto ring = [](const SpaceContext& context) {
+    return context.architecture == Architecture::ring &&
+           context.collective == Collective::allreduce;
+  };
+  double server_spaces = 0;
+  double ring_spaces = 0;
+  for (const SimSpace& space : catalog.spaces()) {
+    server_spaces += served(space.context) ? 1 : 0;
+    ring_spaces += ring(space.context) ? 1 : 0;
+  }
+  REQUIRE(server_spaces > 0);
+  FastRandom random(6);
+  double servers = 0;
+  double rings = 0;
+  bool settings_differ = false;
+  for (int i = 0; i < 4000; ++i) {
+    const SimFamily family = sample_family(catalog, CurriculumStage::third, {}, random);
+    rings += ring(family.space->context) ? 1 : 0;
+    if (!served(family.space->context)) continue;
+    ++servers;
+    CHECK(family.state.schedule != Schedule::mg_wfbp);
+    SimTask task;
+    make_task(family, 24, task);
+    CHECK(task.key.architecture == Architecture::ps);
+    CHECK(task.state.architecture == SumArchitecture::ps);
+    settings_differ = settings_differ || task.best_log_us < task.log_us[0] - 0.1F;
+  }
+  CHECK(servers > 200);
+  CHECK(rings > 2 * servers);
+  CHECK(rings / ring_spaces > 2 * servers / server_spaces);
+  CHECK(settings_differ);
+}
+
 TEST_CASE("two levels beat a flat ring where the outer link is slow", "[C-30]") {
   const LinkParameters intra{1, 1e-5, 0};
   const LinkParameters inter{50, 1e-3, 0};

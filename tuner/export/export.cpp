@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/statistics/verdict.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tuner/export/folder_network.hpp"
@@ -42,6 +43,20 @@ std::vector<TableEntry> checks_of(const ConfigurationTable& table, const TableRe
     if (check.key.regime == regime.id && (ranks == 0 || check.key.task.group_size == ranks))
       checks.push_back(check);
   return checks;
+}
+
+/// What lost where it was measured is the library's own choice in what jobs load: a search keeps
+/// no such row, a table that was put together by hand may.
+void leave_out_losers(std::vector<TableEntry>& rows, std::vector<std::string>& notes) {
+  std::size_t lost = 0;
+  for (TableEntry& row : rows) {
+    if (row.is_default() || row.evidence.verdict != name_of(Verdict::slower)) continue;
+    row.setting = {};
+    ++lost;
+  }
+  if (lost > 0)
+    notes.push_back(fmt::format("{} of {} rows are left out: the table itself calls them SLOWER",
+                                lost, rows.size()));
 }
 
 /// Did a check load files of this backend, whatever they set?
@@ -214,6 +229,8 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
     environment += fmt::format("{}={}\n", name, environment_only ? shell_quote(value) : value);
   }
   if (environment_only) {
+    if (environment.empty())
+      throw Error(ErrorKind::input, "the table has no rows of NCCL that a variable could set");
     result.files.push_back({"nccl.env", heading + environment});
     result.use.push_back(
         fmt::format("set -a; . {}; set +a", shell_quote(path_in(options, "nccl.env"))));
@@ -360,7 +377,7 @@ std::vector<const TableRegime*> regimes_with_rows(const ConfigurationTable& tabl
 Export export_table(const ConfigurationTable& table, ExportFormat format,
                     const ExportOptions& options) {
   const TableRegime& regime = pick_regime(table, options.regime);
-  const std::vector<TableEntry> rows = rows_of(table, regime, options.ranks);
+  std::vector<TableEntry> rows = rows_of(table, regime, options.ranks);
   if (rows.empty())
     throw Error(
         ErrorKind::input,
@@ -368,21 +385,24 @@ Export export_table(const ConfigurationTable& table, ExportFormat format,
                     options.ranks == 0 ? "" : fmt::format(" with {} ranks", options.ranks)));
   const auto checks = checks_of(table, regime, options.ranks);
   const std::string heading = head(table, regime);
-  switch (format) {
-    case ExportFormat::nccl:
-      return nccl(rows, regime, heading, options, false);
-    case ExportFormat::environment:
-      return nccl(rows, regime, heading, options, true);
-    case ExportFormat::openmpi:
-      return openmpi(rows, checks, heading, options);
-    case ExportFormat::mpich:
-      return mpich(rows, checks, heading, options);
-    case ExportFormat::gloo:
-      return gloo(rows, heading, options);
-    case ExportFormat::toml:
-      return toml(rows, heading);
-  }
-  return {};
+  if (format == ExportFormat::toml) return toml(rows, heading);
+  std::vector<std::string> lost;
+  leave_out_losers(rows, lost);
+  const auto made = [&]() -> Export {
+    switch (format) {
+      case ExportFormat::openmpi:
+        return openmpi(rows, checks, heading, options);
+      case ExportFormat::mpich:
+        return mpich(rows, checks, heading, options);
+      case ExportFormat::gloo:
+        return gloo(rows, heading, options);
+      default:
+        return nccl(rows, regime, heading, options, format == ExportFormat::environment);
+    }
+  };
+  Export result = made();
+  result.notes.insert(result.notes.begin(), lost.begin(), lost.end());
+  return result;
 }
 
 }  // namespace dynamiccl

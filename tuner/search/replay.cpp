@@ -325,6 +325,7 @@ ReplayScore score_fixed(const std::vector<SampledTask>& tasks, const std::vector
   score.agent = kBestFixed;
   score.seeds = options.seeds;
   score.evaluations_to_95 = INFINITY;
+  score.reached_95 = NAN;  // no search comes nearer and nearer to it
   const std::vector<std::size_t> arms = fixed_choice(tasks, options);
   SeedScore seed;
   double saved = 0;
@@ -333,7 +334,8 @@ ReplayScore score_fixed(const std::vector<SampledTask>& tasks, const std::vector
     const double ratio = judged[t].score_us[arms[t]] / judged[t].score_us[0];
     score.worst_ratio = std::max(score.worst_ratio, ratio);
     if (ratio > 1 + judged[t].band) ++seed.slower;
-    seed.evaluations += static_cast<int>(tasks[t].arm_us.size());
+    for (const auto& arm : tasks[t].arm_us)
+      seed.evaluations += static_cast<int>(launches_of(arm, 0, options.parts).size());
     if (!judged[t].worth) continue;
     ++score.tasks;
     score.oracle_log_faster += judged[t].log_faster(judged[t].oracle);

@@ -81,6 +81,8 @@ ArmModel::ArmModel(const ActionSpace& space, const SpaceContext& context)
       arm.library_choice = arm.algorithm == "default";
       arm.segment = number_or(space, action, "segment_bytes", 0);
       arm.fanout = number_or(space, action, "fanout", 0);
+      arm.depth = number_or(space, action, "pipeline_depth", 0);
+      arm.shards = number_or(space, action, "shards", 0);
       arm.protocol = protocol_of(space.value(action, "protocol"));
       arm.transport = transport_of(space.value(action, "transport"), context);
       arm.channels = number_or(space, action, "channels", 0);
@@ -97,7 +99,8 @@ ArmModel::ArmModel(const ActionSpace& space, const SpaceContext& context)
 }
 
 double ArmModel::cpu_us(const Arm& arm, double bytes, const PathModel& path) const {
-  return collective_work(arm.algorithm, {collective_, ranks_, bytes, arm.segment, arm.fanout})
+  return collective_work(arm.algorithm, {collective_, ranks_, bytes, arm.segment, arm.fanout,
+                                         arm.depth, arm.shards})
       .at(path.link);
 }
 
@@ -126,7 +129,7 @@ double ArmModel::nccl_us(const Arm& arm, double bytes, const PathModel& path) co
   } else {
     alpha *= 1 + 0.01 * knobs.channels;
   }
-  const CollectiveWork work = collective_work(arm.algorithm, {collective_, ranks_, bytes, 0, 0});
+  const CollectiveWork work = device_work(arm.algorithm, {collective_, ranks_, bytes});
   return work.rounds * alpha + work.volume / bandwidth;
 }
 

@@ -56,6 +56,8 @@ class ArmModel {
     bool library_choice = false;  ///< algorithm left to the library
     double segment = 0;
     double fanout = 0;
+    double depth = 0;  ///< of our own server, as below
+    double shards = 0;
     int protocol = -1;  ///< 0 LL, 1 LL128, 2 Simple; -1 the library's choice
     int transport = 2;
     double channels = 0;  ///< 0 = default, as below

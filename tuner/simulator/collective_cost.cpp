@@ -131,13 +131,29 @@ CollectiveWork reduce_scatter_ring(const CollectiveShape& s) {
 CollectiveWork halving(const CollectiveShape& s) {
   return {rounds_of_doubling(s), share(s), share(s)};
 }
+
+// What our server does where nothing is said (Pipelining in workers/collectives).
+constexpr double kServerSegment = 1 << 18;
+constexpr double kServerDepth = 2;
+
+/// The next segment of a worker is sent when one of those under way has come. With one alone
+/// nothing travels while the server sums.
 CollectiveWork server_push(const CollectiveShape& s) {
   const double workers = n_of(s) - 1;
-  return {workers, workers * s.bytes, workers * s.bytes};
+  const double count = segments_of(s.bytes, s.segment > 0 ? s.segment : kServerSegment);
+  const double depth = s.depth > 0 ? s.depth : kServerDepth;
+  const double summed = depth > 1 ? s.bytes / count : s.bytes;
+  return {workers * std::max(1.0, count / depth), workers * s.bytes, workers * summed};
 }
 CollectiveWork server_push_pull(const CollectiveShape& s) {
   const double workers = n_of(s) - 1;
-  return {2 * workers, 2 * workers * s.bytes, workers * s.bytes};
+  const double shards = std::clamp(s.shards, 1.0, std::max(1.0, s.bytes / 4));
+  CollectiveShape shard = s;
+  shard.bytes = s.bytes / shards;
+  const CollectiveWork in = server_push(shard);
+  // Each shard but the last is answered while the next one comes.
+  return {shards * in.rounds + workers, shards * in.volume + workers * shard.bytes,
+          shards * in.summed};
 }
 
 using enum Collective;
@@ -220,8 +236,9 @@ CollectiveWork linear_work(const CollectiveShape& shape) {
     case pull:
       return linear_to_all(shape);
     case reduce:
-    case push:
       return reduce_linear(shape);
+    case push:
+      return server_push(shape);
     case push_pull:
       return server_push_pull(shape);
     case reduce_scatter:
@@ -237,6 +254,27 @@ CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape
   if (shape.ranks <= 1) return {};
   const ModelRow* row = find_model(algorithm, shape.collective);
   return row != nullptr ? row->work(shape) : linear_work(shape);
+}
+
+CollectiveWork device_work(std::string_view algorithm, const CollectiveShape& shape) {
+  const auto as = [&](Collective collective) {
+    CollectiveShape other = shape;
+    other.collective = collective;
+    return collective_work(algorithm, other);
+  };
+  switch (shape.collective) {
+    case push:
+      return as(reduce);
+    case pull:
+      return as(broadcast);
+    case push_pull: {
+      const CollectiveWork in = as(reduce);
+      const CollectiveWork out = as(broadcast);
+      return {in.rounds + out.rounds, in.volume + out.volume, in.summed + out.summed};
+    }
+    default:
+      return collective_work(algorithm, shape);
+  }
 }
 
 bool has_cost_model(std::string_view algorithm, Collective collective) {

@@ -21,6 +21,8 @@ struct CollectiveShape {
   double bytes = 0;    ///< as nccl-tests counts: the whole buffer
   double segment = 0;  ///< pipelining unit in bytes; 0 = none
   double fanout = 0;   ///< of chains and k-nomial trees; 0 = the algorithm's usual
+  double depth = 0;    ///< of our own server: segments of a worker under way; 0 = its usual
+  double shards = 0;   ///< of our own server: parts answered by themselves; 0 = its usual
 };
 
 /// What an algorithm does on its critical path: rounds * alpha + volume * beta + summed * gamma.
@@ -41,8 +43,14 @@ struct CollectiveWork {
 ///   Rabenseifner        2 alpha log n, 2(n-1)/n m beta
 ///   double binary tree  2 alpha log n, 2 m beta
 ///   pipelines           (hops + segments - 1) times one segment
+///   our own server      w workers' segments one after the other, sums behind the next ones where
+///                       several are under way, a shard's answers behind the next shard's way in
 /// Names that are not known count as "linear" of their collective. One rank costs nothing.
 CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape& shape);
+
+/// A parameter server on GPUs: a push is the library's reduce, a pull its broadcast. Other
+/// collectives: as collective_work().
+CollectiveWork device_work(std::string_view algorithm, const CollectiveShape& shape);
 
 /// Is the name one with a model of its own?
 bool has_cost_model(std::string_view algorithm, Collective collective);

@@ -40,14 +40,22 @@ E draw(std::initializer_list<E> values, FastRandom& random) {
   return *(values.begin() + random.below(values.size()));
 }
 
-void draw_job(State& state, CurriculumStage stage, FastRandom& random) {
+/// Of the jobs that are drawn with a server, the share that is drawn anew: rings are what most jobs
+/// run and most settings act on.
+constexpr double kServersRedrawn = 0.75;
+
+void draw_job(State& state, Architecture architecture, CurriculumStage stage, FastRandom& random) {
   state.sync = SyncMode::bsp;
   state.local_steps = 0;
   state.compression = Compression::none;
   state.wire_fraction = 1;
   state.parallelism = ParallelismMode::dp;
+  // Gradients are merged for all-reduces alone.
   state.schedule =
-      draw({Schedule::none, Schedule::wfbp, Schedule::mg_wfbp, Schedule::partitioned}, random);
+      architecture == Architecture::ps
+          ? draw({Schedule::none, Schedule::wfbp, Schedule::partitioned}, random)
+          : draw({Schedule::none, Schedule::wfbp, Schedule::mg_wfbp, Schedule::partitioned},
+                 random);
   state.fault_tolerance = FaultTolerance::none;
   state.watched = true;
   // As facts_of() counts: small CNNs to ResNet-50 and beyond.
@@ -205,6 +213,17 @@ SimCatalog::SimCatalog(std::vector<Backend> backends) : backends_(std::move(back
     }
     add({.backend = Backend::gloo, .collective = allreduce, .ranks = ranks}, cpu);
     add({.backend = Backend::gloo, .collective = allgather, .ranks = ranks}, cpu);
+    SpaceOptions served;
+    served.segments = {"32768", "1048576"};
+    served.depths = {"1", "4"};
+    served.shards = {"2", "8"};
+    for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo})
+      for (const Collective collective : {push, push_pull})
+        add({.backend = backend,
+             .collective = collective,
+             .architecture = Architecture::ps,
+             .ranks = ranks},
+            served);
     SpaceOptions gpu;
     gpu.channels = {"2", "8", "32"};
     gpu.threads = {"128"};
@@ -217,6 +236,12 @@ SimCatalog::SimCatalog(std::vector<Backend> backends) : backends_(std::move(back
       SpaceOptions network = gpu;
       network.threads = {"512"};
       add(context, network);  // cross-container or between nodes: sockets only
+      if (collective == allreduce) {
+        SpaceContext server = context;
+        server.collective = push_pull;
+        server.architecture = Architecture::ps;
+        add(server, network);
+      }
       if (ranks > 8) continue;
       context.nvlink = context.peer_to_peer = context.shared_memory = true;
       add(context, gpu);
@@ -236,10 +261,12 @@ SimFamily sample_family(const SimCatalog& catalog, CurriculumStage stage, const 
     family.space = &catalog.spaces()[random.below(catalog.spaces().size())];
     if (tier > 1 && family.space->context.ranks < 4) continue;
     family.state = State{};
-    draw_job(family.state, stage, random);
+    draw_job(family.state, family.space->context.architecture, stage, random);
     // What scales by itself has little to teach: three of four are drawn anew.
-  } while ((tier > 1 && family.space->context.ranks < 4) ||
-           (scales_by_itself(family.state, family.space->context.ranks) && random.chance(0.75)));
+  } while (
+      (tier > 1 && family.space->context.ranks < 4) ||
+      (family.space->context.architecture == Architecture::ps && random.chance(kServersRedrawn)) ||
+      (scales_by_itself(family.state, family.space->context.ranks) && random.chance(0.75)));
   draw_surroundings(family, tier, random);
   draw_truth(family, tier, random);
   family.interference_rate = random.chance(0.5) ? 0.03 : 0;
@@ -262,6 +289,8 @@ void make_task(const SimFamily& family, double log2_size, SimTask& task) {
               .architecture = space.context.architecture,
               .backend = space.context.backend};
   task.state.collective = task.key.collective;
+  task.state.architecture =
+      task.key.architecture == Architecture::ps ? SumArchitecture::ps : SumArchitecture::allreduce;
   task.state.nominal_size = Bytes{static_cast<std::uint64_t>(nominal)};
   task.state.effective_size = Bytes{static_cast<std::uint64_t>(bytes)};
   task.state.group_size = task.key.group_size;

@@ -35,7 +35,8 @@ struct SimSpace {
   ArmModel model;
 };
 
-/// The spaces in which simulated jobs live: backends x collectives x group sizes.
+/// The spaces in which simulated jobs live: backends x collectives x group sizes, parameter servers
+/// among them.
 class SimCatalog {
  public:
   /// @param backends the spaces of these alone; empty: of all
@@ -79,7 +80,8 @@ struct SimTask {
   float best_log_us = 0;
 };
 
-/// Draws a regime as the stage allows; regimes that need tuning are drawn more often.
+/// Draws a regime as the stage allows; regimes that need tuning are drawn more often, those of a
+/// parameter server less often than rings.
 SimFamily sample_family(const SimCatalog& catalog, CurriculumStage stage, const WorldSpread& spread,
                         FastRandom& random);
 

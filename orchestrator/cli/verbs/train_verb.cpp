@@ -3,11 +3,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "core/vocabulary/error.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
+#include "orchestrator/run/run_setup.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -21,6 +23,24 @@ struct TrainArguments {
   int columns = 0;
   std::string without;
 };
+
+/// Minutes of training end in these places: what cannot be written is told before it begins.
+void make_places(const TrainArguments& arguments) {
+  const auto make = [](const std::filesystem::path& folder, const char* option) {
+    const std::string remedy = fmt::format("choose another place with {}", option);
+    make_folder(folder.string(), remedy);
+    if (access(folder.c_str(), W_OK) != 0)
+      throw Error(ErrorKind::input, fmt::format("{}: cannot be written: {}; {}", folder.string(),
+                                                std::strerror(errno), remedy));
+  };
+  if (std::filesystem::is_directory(arguments.out))
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: is a folder, and the policy a file; name it with --out {}", arguments.out,
+                    (std::filesystem::path(arguments.out) / "ppo.policy").string()));
+  make(std::filesystem::absolute(arguments.out).parent_path(), "--out");
+  if (!arguments.report.empty()) make(arguments.report, "--report");
+}
 
 /// Training carries libtorch, which this program must not link: it becomes the other one.
 [[noreturn]] void become_learner(const TrainArguments& arguments) {
@@ -71,7 +91,10 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   verb->footer(
       "Example:\n  dynamiccl train --out ppo.policy --report ppo\n"
       "Then: dynamiccl tune FILE --agent ppo --policy ppo.policy");
-  verb->callback([arguments] { become_learner(*arguments); });
+  verb->callback([arguments] {
+    make_places(*arguments);
+    become_learner(*arguments);
+  });
 }
 
 }  // namespace dynamiccl

@@ -32,8 +32,10 @@
 namespace dynamiccl {
 namespace {
 
-int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared) {
+int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared,
+                 const Console& console) {
   print_table(tuning_table(plan, result), shared);
+  if (const std::string advice = applied_advice(result); !advice.empty()) console.note(advice);
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   const bool slower =
       std::any_of(result.tasks.begin(), result.tasks.end(), [](const TunedTask& tuned) {
@@ -125,7 +127,8 @@ ConfigurationTable configuration_of(const TuningResult& result, const LaunchEval
 }
 
 /// Kept settings by who can load them: what only our own programs can is told apart.
-void say_kept(const TunePlan& plan, const TuningResult& result, const Console& console) {
+/// @returns how many a job can load
+std::size_t say_kept(const TunePlan& plan, const TuningResult& result, const Console& console) {
   std::size_t loadable = 0;
   std::size_t own = 0;
   for (const TunedTask& tuned : result.tasks) {
@@ -139,6 +142,7 @@ void say_kept(const TunePlan& plan, const TuningResult& result, const Console& c
                                                           "only our own worker and trainer have",
                                                           own)
                                             : ""));
+  return loadable;
 }
 
 int exit_of(const LaunchEvaluator& evaluator) {
@@ -150,7 +154,7 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
                   const RunInfo& info, const Shared& shared, const Console& console) {
   print_table(tuning_table(plan, result), shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
-  if (!arguments.between_runs) say_kept(plan, result, console);
+  const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
   console.note(fmt::format("{} evaluations where all settings would need {}", result.evaluations,
                            result.arms));
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
@@ -158,9 +162,11 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
   make_db_folder(arguments.table);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
   console.note(
-      fmt::format("settings written to {}; before you export them, load them once as "
-                  "a job would, over all sizes:\n  dynamiccl tune {} --check {}",
-                  arguments.table, arguments.experiment.file, arguments.table));
+      kept == 0
+          ? fmt::format("answers written to {}; nothing in it is to be exported", arguments.table)
+          : fmt::format("settings written to {}; before you export them, load them once as "
+                        "a job would, over all sizes:\n  dynamiccl tune {} --check {}",
+                        arguments.table, arguments.experiment.file, arguments.table));
   return exit_of(evaluator);
 }
 
@@ -193,7 +199,7 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
     if (table)
       return finish_apply(
           apply_table(loaded.plan, evaluator, log, console, info.id, options, *table), loaded.plan,
-          shared);
+          shared, console);
     const auto result = tune_live(loaded.plan, evaluator, log, console, info.id, options);
     return finish_tuning(result, loaded.plan, evaluator, arguments, info, shared, console);
   };

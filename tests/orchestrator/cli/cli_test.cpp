@@ -505,6 +505,21 @@ TEST_CASE("a job that Slurm starts again comes to its runs in their order, then 
   CHECK(std::find(first.begin(), first.end(), further) == first.end());
 }
 
+TEST_CASE("training that cannot be written is refused before it begins") {
+  const auto refused = [](const std::vector<std::string>& places) {
+    std::vector<std::string> argv{"train"};
+    argv.insert(argv.end(), places.begin(), places.end());
+    const auto result = run(argv);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(refused({"--out", "/dev/null/x.policy"}).find("another place with --out") !=
+        std::string::npos);
+  CHECK(refused({"--out", "/tmp"}).find("is a folder") != std::string::npos);
+  CHECK(refused({"--out", "x.policy", "--report", "/dev/null/r"}).find("--report") !=
+        std::string::npos);
+}
+
 TEST_CASE("a policy sets calls and does not choose what runs",
           "[E-200][E-201][E-202][E-203][E-204]") {
   const auto agent = [](const std::string& name) {

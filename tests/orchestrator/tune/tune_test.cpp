@@ -197,6 +197,47 @@ TEST_CASE("cells that are settings themselves are no tasks") {
   CHECK_THROWS_WITH(planned(experiment), ContainsSubstring("no cell can be tuned"));
 }
 
+TEST_CASE("a search over a server's calls knows what they cost before the first launch",
+          "[E-162]") {
+  Experiment experiment = testing::parsed(R"(name = "served"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ps"
+ranks = 3
+[[work]]
+collective = "push_pull"
+size = ["4KiB", "64MiB"]
+[tune.gloo]
+segments = ["32KiB"]
+depths = [1]
+shards = [8]
+)");
+  TuneOptions options = tune_options_of(experiment);
+  // No job can load a setting of our server.
+  for (const TuneTask& task :
+       make_tune_plan(experiment, make_plan(experiment, {}, nullptr), options).tasks)
+    CHECK(task.arms() == 1);
+  options.own = true;
+  const TunePlan plan = make_tune_plan(experiment, make_plan(experiment, {}, nullptr), options);
+  REQUIRE(plan.tasks.size() == 2);
+  const auto prior = [&](std::size_t task, const char* knob, const char* value) {
+    const ActionSpace& space = *plan.tasks[task].search.task.space;
+    Action action(space.knobs().size(), 0);
+    const std::size_t k = space.knob_index(knob).value();
+    const auto& values = space.knobs()[k].values;
+    action[k] =
+        static_cast<std::uint8_t>(std::find(values.begin(), values.end(), value) - values.begin());
+    return plan.tasks[task].search.task.prior_log_us[space.find(action).value()] -
+           plan.tasks[task].search.task.prior_log_us[0];
+  };
+  // Small values are answered at once, large ones by shards; nothing hides with one under way.
+  CHECK(prior(0, "shards", "8") > 0);
+  CHECK(prior(1, "shards", "8") < 0);
+  CHECK(prior(1, "pipeline_depth", "1") > 0);
+  CHECK(prior(1, "segment_bytes", "32768") > 0);
+}
+
 TEST_CASE("flags reach the user with advice") {
   TuningResult result;
   result.tasks.resize(2);
@@ -227,6 +268,14 @@ TEST_CASE("ways that missed the target accuracy are told, and what nothing could
              ContainsSubstring("4 of the ways that were tried never reached the target "
                                "accuracy and are no choice; in 1 of 2 cells the default") &&
                  ContainsSubstring("give more epochs, lower the target"));
+}
+
+TEST_CASE("a table that is judged says where it asks for nothing") {
+  TuningResult result;
+  result.tasks.resize(3);
+  CHECK_THAT(applied_advice(result), ContainsSubstring("in 0 of 3 cells"));
+  for (TunedTask& tuned : result.tasks) tuned.candidate = 1;
+  CHECK(applied_advice(result).empty());
 }
 
 TEST_CASE("a training step may take what its slowest rank computes without communication",

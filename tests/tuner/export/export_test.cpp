@@ -74,6 +74,22 @@ TEST_CASE("NCCL gets caps per size under one ceiling, for all sizes in between",
   CHECK(table_for(rows, 2, 1).cells[4][26].leaves_all());
 }
 
+TEST_CASE("what a table itself calls slower is not exported", "[E-125]") {
+  TableEntry good = entry(Backend::openmpi, Collective::allreduce, 1 << 18, {"ring", {}, {}});
+  TableEntry bad = entry(Backend::openmpi, Collective::broadcast, 1 << 18, {"binomial", {}, {}});
+  bad.evidence.verdict = "SLOWER";
+  const Export made = export_table(table_of({good, bad}), ExportFormat::openmpi, {});
+  CHECK(made.notes.front() == "1 of 2 rows are left out: the table itself calls them SLOWER");
+  // Ring is Open MPI's fourth all-reduce, binomial its sixth broadcast.
+  CHECK_THAT(text_of(made, "openmpi.rules"), ContainsSubstring("\n262144 4 "));
+  CHECK(text_of(made, "openmpi.rules").find("\n262144 6 ") == std::string::npos);
+  CHECK_THROWS_WITH(export_table(table_of({bad}), ExportFormat::openmpi, {}),
+                    ContainsSubstring("nothing to load"));
+  // A file of variables without any says that there is none.
+  CHECK_THROWS_WITH(export_table(table_of({good}), ExportFormat::environment, {}),
+                    ContainsSubstring("no rows of NCCL"));
+}
+
 TEST_CASE("NCCL's table says for whom it was made", "[E-127]") {
   const auto made_in = [](const char* link, const nlohmann::json& apart) {
     auto table = table_of({entry(Backend::nccl, Collective::allreduce, 1 << 26, nccl(16))});
