@@ -34,16 +34,29 @@ __device__ float dot_lane(const float* a, const float* b, std::uint32_t count, s
   return sum;
 }
 
-__global__ void draw_right_kernel(Factors factors, std::uint64_t key, MessageTable table) {
-  const PartRow part = table.parts[table.chunks[blockIdx.x].part];
+/// Columns that hold nothing, or all of them, get directions that all workers draw alike; a block for
+/// each part.
+__global__ void draw_right_kernel(Factors factors, bool all, std::uint64_t key,
+                                  MessageTable table) {
+  __shared__ int found;
+  const PartRow part = table.parts[blockIdx.x];
   if (part.rows == 0) return;
   const std::uint32_t columns = part.count / part.rows;
   const auto own = static_cast<std::uint32_t>(splitmix64_of(key + part.offset) >> 32);
-  const std::uint32_t wanted = static_cast<std::uint32_t>(factors.rank) * columns;
-  const std::uint32_t block = static_cast<std::uint32_t>(blockIdx.x) - part.first_chunk;
-  for (std::uint32_t i = block * kThreads + threadIdx.x; i < wanted; i += part.chunks * kThreads)
-    factors.right[part.right + i] =
-        static_cast<float>(random_word(own, i)) * (2.0F / 4294967296.0F) - 1.0F;
+  for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(factors.rank); ++k) {
+    float* column = factors.right + part.right + k * columns;
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    if (!all)
+      for (std::uint32_t i = threadIdx.x; i < columns; i += kThreads)
+        if (column[i] != 0) found = 1;
+    __syncthreads();
+    if (found == 0)
+      for (std::uint32_t i = threadIdx.x; i < columns; i += kThreads)
+        column[i] =
+            static_cast<float>(random_word(own, k * columns + i)) * (2.0F / 4294967296.0F) - 1.0F;
+    __syncthreads();
+  }
 }
 __global__ void compensate_factored_kernel(float* values, const float* residual,
                                            MessageTable table) {
@@ -158,9 +171,9 @@ __global__ void outer_product_kernel(float* values, float* residual, float share
 
 }  // namespace
 
-const char* draw_right(const Factors& factors, std::uint64_t key, const MessageTable& table,
-                       void* stream) {
-  return launch(draw_right_kernel, table.chunk_count, stream, factors, key, table);
+const char* draw_right(const Factors& factors, bool all, std::uint64_t key,
+                       const MessageTable& table, void* stream) {
+  return launch(draw_right_kernel, table.part_count, stream, factors, all, key, table);
 }
 const char* encode_left(float* values, const float* residual, const Factors& factors,
                         const MessageTable& table, void* stream) {
