@@ -64,7 +64,9 @@ void outer_product(const float* left, const float* right, std::size_t rows, std:
 }
 
 void orthonormalise(float* columns, std::size_t rows, std::size_t rank) {
-  constexpr double kNothing = 1e-12;
+  // More than rounding leaves of a column that lies among the ones before: its direction would be
+  // that of rounding, and what they have already would be said again. Kernels know the same number.
+  constexpr double kNothing = 1e-4;
   for (std::size_t k = 0; k < rank; ++k) {
     float* column = columns + k * rows;
     const double before = norm(column, rows);

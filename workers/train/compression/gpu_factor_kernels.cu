@@ -127,7 +127,7 @@ __global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
       __syncthreads();
     }
     const double left = norm_by_block(column, part.rows);
-    if (t == 0) shared = left <= 1e-12 * before || left == 0 ? 0.0F : static_cast<float>(1 / left);
+    if (t == 0) shared = left <= 1e-4 * before || left == 0 ? 0.0F : static_cast<float>(1 / left);
     __syncthreads();
     for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] *= shared;
     __syncthreads();
