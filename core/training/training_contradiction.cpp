@@ -350,8 +350,7 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
         "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
         "have no place in; take backend nccl, or openmpi or mpich in host memory");
   // By the host, for messages of the host.
-  if (is_asynchronous(spec.synchronisation) ||
-      method_row(spec.method).sums != SumPlace::all_reduce)
+  if (is_asynchronous(spec.synchronisation) || method_row(spec.method).sums != SumPlace::all_reduce)
     return "";
   if (is_encoded_by_host(codec_settings(spec))) {
     if (codec.sum != CodecSum::reduced) return "";

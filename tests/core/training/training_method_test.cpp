@@ -80,10 +80,9 @@ TEST_CASE("what cannot be had on GPUs is refused by name, with the reason", "[d-
     CHECK(gpu_misfit(spec, Backend::cuda_aware_mpi).empty() == (row.codec == Codec::none));
   }
   spec.compression = Codec::sketch;
-  CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("sketch") &&
-                                                  ContainsSubstring("partial") &&
-                                                  ContainsSubstring("the host's alone") &&
-                                                  ContainsSubstring("take topk"));
+  CHECK_THAT(gpu_misfit(spec, Backend::nccl),
+             ContainsSubstring("sketch") && ContainsSubstring("partial") &&
+                 ContainsSubstring("the host's alone") && ContainsSubstring("take topk"));
   spec.compression = Codec::int8;
   for (const auto method : {TrainingMethod::bsp_ps, TrainingMethod::d_psgd}) {
     spec.method = method;  // their messages are the host's

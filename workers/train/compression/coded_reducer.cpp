@@ -99,8 +99,9 @@ class CodedReducer final : public Reducer {
 
   void sum_gathered(std::size_t index) {
     const std::size_t bytes = encode_all(index);
-    std::vector<const std::uint8_t*> frames =
-        codec_row(plan_.codec.codec).alike ? gather_alike(index, bytes) : gather_unlike(index, bytes);
+    std::vector<const std::uint8_t*> frames = codec_row(plan_.codec.codec).alike
+                                                  ? gather_alike(index, bytes)
+                                                  : gather_unlike(index, bytes);
     messages_.count(index, words_of(bytes) * kWord);
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : messages_.parts(index)) {
@@ -118,7 +119,8 @@ class CodedReducer final : public Reducer {
     if (ranks == 1) return {own_.bytes(bytes)};
     // A library of GPUs gathers there; its messages are the host's.
     if (comm_.works_on_gpu())
-      return swap_frames(index, std::vector<std::uint32_t>(ranks, static_cast<std::uint32_t>(words)));
+      return swap_frames(index,
+                         std::vector<std::uint32_t>(ranks, static_cast<std::uint32_t>(words)));
     std::uint8_t* all = all_.bytes(words * kWord * ranks);
     comm_.allgather(own_.bytes(words * kWord), all, words, DataType::int32);
     comm_.complete();
@@ -152,8 +154,7 @@ class CodedReducer final : public Reducer {
     std::vector<Request> requests;
     for (int rank = 0; rank < comm_.size(); ++rank) {
       if (rank == comm_.rank()) continue;
-      requests.push_back(
-          comm_.irecv(&words[static_cast<std::size_t>(rank)], kWord, rank, tag));
+      requests.push_back(comm_.irecv(&words[static_cast<std::size_t>(rank)], kWord, rank, tag));
       requests.push_back(comm_.isend(&words[own], kWord, rank, tag));
     }
     for (const Request request : requests) comm_.wait(request);

@@ -34,8 +34,8 @@ __device__ float dot_lane(const float* a, const float* b, std::uint32_t count, s
   return sum;
 }
 
-/// Columns that hold nothing, or all of them, get directions that all workers draw alike; a block for
-/// each part.
+/// Columns that hold nothing, or all of them, get directions that all workers draw alike; a block
+/// for each part.
 __global__ void draw_right_kernel(Factors factors, bool all, std::uint64_t key,
                                   MessageTable table) {
   __shared__ int found;

@@ -126,8 +126,7 @@ bool goes_by_host(const ExchangePlan& plan) {
   return (plan.servers > 0 && plan.server_sums == ServerSums::host) ||
          method_row(plan.method).split || plan.packing != Packing::none || plan.path.by_host ||
          (plan.codec.codec != Codec::none &&
-          (is_encoded_by_host(plan.codec) ||
-           method_row(plan.method).sums == SumPlace::neighbours));
+          (is_encoded_by_host(plan.codec) || method_row(plan.method).sums == SumPlace::neighbours));
 }
 
 std::unique_ptr<Reducer> make_staged_reducer(Communicator& comm, const ExchangePlan& plan,

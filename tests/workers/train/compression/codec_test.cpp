@@ -377,8 +377,7 @@ TEST_CASE("two factors begin anew after gradients that were zero or of a lower r
     std::vector<float> made(kRows * kColumns);
     for (std::size_t i = 0; i < kRows; ++i)
       for (std::size_t j = 0; j < kColumns; ++j)
-        made[i * kColumns + j] =
-            first * a[i] * b[j] + second * a[kRows + i] * b[kColumns + j];
+        made[i * kColumns + j] = first * a[i] * b[j] + second * a[kRows + i] * b[kColumns + j];
     return made;
   };
   ExchangePlan plan = plan_of(Codec::powersgd, {kRows * kColumns}, {kRows});

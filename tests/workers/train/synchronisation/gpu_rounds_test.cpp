@@ -93,9 +93,9 @@ TEST_CASE("codecs of the host encode what GPUs average, for messages of the host
   const int ranks = GENERATE(2, 3);
   TrainingSpec spec = rounds(Synchronisation::local, TrainingMethod::bsp_a2a);
   spec.density = 0.05;
-  spec.compression = GENERATE(Codec::stc, Codec::sbc, Codec::three_lc, Codec::threshold,
-                              Codec::adacomp, Codec::gtopk, Codec::diana, Codec::qsgd_adaptive,
-                              Codec::qsgd);
+  spec.compression =
+      GENERATE(Codec::stc, Codec::sbc, Codec::three_lc, Codec::threshold, Codec::adacomp,
+               Codec::gtopk, Codec::diana, Codec::qsgd_adaptive, Codec::qsgd);
   if (spec.compression == Codec::qsgd) spec.layer_bits = LayerBits::size;
   INFO(name_of(spec.compression));
   on_all_ranks(spec, ranks, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
