@@ -105,10 +105,27 @@ __device__ double norm_by_block(const float* values, std::uint32_t count) {
   }
   return sqrt(sum);
 }
-/// Gram-Schmidt over a left factor's columns, a block for each part.
-__global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
+/// Takes away what a column has of those before it, by a block; the first thread's counts.
+__device__ double leave_others(float* columns, std::uint32_t rows, int k) {
   __shared__ float lanes[kLanes];
-  __shared__ float shared;
+  __shared__ float share;
+  const unsigned t = threadIdx.x;
+  float* column = columns + static_cast<std::uint32_t>(k) * rows;
+  for (int other = 0; other < k; ++other) {
+    const float* one = columns + static_cast<std::uint32_t>(other) * rows;
+    __syncthreads();
+    if (t < kLanes) lanes[t] = dot_lane(one, column, rows, t);
+    __syncthreads();
+    if (t == 0) share = -dot_of_lanes(lanes);
+    __syncthreads();
+    for (std::uint32_t i = t; i < rows; i += kThreads) column[i] += share * one[i];
+    __syncthreads();
+  }
+  return norm_by_block(column, rows);
+}
+/// Gram-Schmidt over a left factor's columns, twice, a block for each part.
+__global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
+  __shared__ float factor;
   const PartRow part = table.parts[blockIdx.x];
   if (part.rows == 0) return;
   float* columns = factors.left + part.left;
@@ -116,20 +133,11 @@ __global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
   for (int k = 0; k < factors.rank; ++k) {
     float* column = columns + static_cast<std::uint32_t>(k) * part.rows;
     const double before = norm_by_block(column, part.rows);
-    for (int other = 0; other < k; ++other) {
-      const float* one = columns + static_cast<std::uint32_t>(other) * part.rows;
-      __syncthreads();
-      if (t < kLanes) lanes[t] = dot_lane(one, column, part.rows, t);
-      __syncthreads();
-      if (t == 0) shared = -dot_of_lanes(lanes);
-      __syncthreads();
-      for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] += shared * one[i];
-      __syncthreads();
-    }
-    const double left = norm_by_block(column, part.rows);
-    if (t == 0) shared = left <= 1e-4 * before || left == 0 ? 0.0F : static_cast<float>(1 / left);
+    const double once = leave_others(columns, part.rows, k);
+    const double left = leave_others(columns, part.rows, k);
+    if (t == 0) factor = once <= 1e-4 * before || left == 0 ? 0.0F : static_cast<float>(1 / left);
     __syncthreads();
-    for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] *= shared;
+    for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] *= factor;
     __syncthreads();
   }
 }
