@@ -29,6 +29,10 @@ CodecSettings resolve_codec(const CodecSpec& spec, double momentum) {
   return settings;
 }
 
+bool is_encoded_by_host(const CodecSettings& settings) {
+  return !codec_row(settings.codec).on_gpus || settings.layer_bits != LayerBits::even;
+}
+
 double density_at(const CodecSettings& settings, std::uint64_t step) {
   const auto warmup = static_cast<std::uint64_t>(settings.density_warmup);
   if (step >= warmup || settings.density >= kWarmDensity) return settings.density;

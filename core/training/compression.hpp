@@ -313,6 +313,8 @@ inline constexpr int kMostBits = 8;
 inline constexpr std::size_t kSketchRows = 5;
 inline constexpr std::size_t kSketchColumns = 4;
 
+/// Whether the host's loops encode a GPU's gradients, by way of host memory: no kernels do.
+bool is_encoded_by_host(const CodecSettings& settings);
 /// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
 double density_at(const CodecSettings& settings, std::uint64_t step);
 /// Of `count` values, at least one.

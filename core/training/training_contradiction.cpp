@@ -349,22 +349,15 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
     return refusal(
         "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
         "have no place in; take backend nccl, or openmpi or mpich in host memory");
-  if (method_row(spec.method).sums == SumPlace::neighbours)
+  // By the host, for messages of the host.
+  if (is_asynchronous(spec.synchronisation) || method_row(spec.method).sums != SumPlace::all_reduce)
+    return "";
+  if (is_encoded_by_host(codec_settings(spec))) {
+    if (codec.sum != CodecSum::reduced) return "";
     return refusal(
-        "replicas of neighbours' weights are kept in host memory; take a library of the host");
-  if (is_asynchronous(spec.synchronisation)) return "";  // encoded by the host, for its messages
-  if (spec.layer_bits != LayerBits::even)
-    return refusal("kernels take as many bits in all layers; leave out layer_bits");
-  if (!codec.on_gpus && codec.alike)
-    return refusal("its loops are the host's alone; take topk, or a library of the host");
-  if (method_row(spec.method).sums == SumPlace::server)
-    return refusal(
-        "servers' sums go by way of host memory in every step, where nothing is encoded behind a "
-        "GPU's pass; take wfbp-a2a or mg-wfbp, or bsp-ps with ssp or asp");
-  if (!codec.alike)
-    return refusal(
-        "how much each worker sends depends on its values, and the host, which tells NCCL, would "
-        "have to wait for the GPU in the middle of the backward pass; take topk or dgc");
+        "its loops are the host's alone, and their sums the library's, which NCCL makes on GPUs; "
+        "take topk, or a library of the host");
+  }
   if (method_row(spec.method).order == SendOrder::by_urgency)
     return refusal(
         "the method chooses a message when the last one has come back, and encoded gradients are "

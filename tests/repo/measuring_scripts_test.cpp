@@ -311,3 +311,38 @@ TEST_CASE("blocks in several places of a machine have databases of their own") {
   for (const char* each : {",,0,9,9,8,8", ",,1,9,9,8,8"})
     CHECK_THAT(measured, ContainsSubstring(each));
 }
+
+TEST_CASE("the container study's training goes on where the call before ended") {
+  const Folder folder;
+  const std::string program = folder.path + "/program";
+  std::ofstream(program) << R"(#!/bin/bash
+echo "$*" >>"$0.asked"
+[ "$1" = run ] || exit 0
+while [ "$1" != --db ]; do shift; done
+[ -e "$2" ] || { : >"$2"; exit ${FIRST:-0}; }
+)";
+  fs::permissions(program, fs::perms::owner_all);
+  const auto call = [&](const std::string& settings, const std::string& arguments) {
+    return run_command({"bash", "-c",
+                        settings + " DYNAMICCL=$0/program bash " + kScripts +
+                            "container_training.sh \"$0/out\" " + arguments,
+                        folder.path});
+  };
+  // The time is over in the first launches of each library.
+  CHECK(call("FIRST=130", "60 '' --set protocol.launches=2").exit_code == 75);
+  CHECK_THAT(folder.text("program.asked"), !ContainsSubstring("--resume"));
+  CHECK(call("FIRST=130", "60 '' --set protocol.launches=2").exit_code == 0);
+  for (const char* library : {"openmpi", "mpich", "gloo"}) {
+    CHECK_THAT(folder.text("program.asked"),
+               ContainsSubstring(std::string("out/") + library +
+                                 ".sqlite --resume --set protocol.launches=2"));
+    CHECK(fs::exists(folder.path + "/out/" + library + ".done"));
+  }
+  const std::string asked = folder.text("program.asked");
+  CHECK(call("FIRST=130", "60").exit_code == 0);
+  CHECK(folder.text("program.asked") == asked);
+  // Beside each other, each on a third; a failure is told.
+  fs::remove_all(folder.path + "/out");
+  CHECK(call("FIRST=2", "60 0,0,0").exit_code == 2);
+  CHECK(call("", "60 0,0").exit_code == 2);
+}

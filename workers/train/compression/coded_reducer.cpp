@@ -99,8 +99,9 @@ class CodedReducer final : public Reducer {
 
   void sum_gathered(std::size_t index) {
     const std::size_t bytes = encode_all(index);
-    std::vector<const std::uint8_t*> frames =
-        codec_row(plan_.codec.codec).alike ? gather_alike(bytes) : gather_unlike(index, bytes);
+    std::vector<const std::uint8_t*> frames = codec_row(plan_.codec.codec).alike
+                                                  ? gather_alike(index, bytes)
+                                                  : gather_unlike(index, bytes);
     messages_.count(index, words_of(bytes) * kWord);
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : messages_.parts(index)) {
@@ -112,10 +113,14 @@ class CodedReducer final : public Reducer {
   }
 
   /// Of as many bytes on every rank: the library's all-gather, in words.
-  std::vector<const std::uint8_t*> gather_alike(std::size_t bytes) {
+  std::vector<const std::uint8_t*> gather_alike(std::size_t index, std::size_t bytes) {
     const std::size_t words = words_of(bytes);
     const auto ranks = static_cast<std::size_t>(comm_.size());
     if (ranks == 1) return {own_.bytes(bytes)};
+    // A library of GPUs gathers there; its messages are the host's.
+    if (comm_.works_on_gpu())
+      return swap_frames(index,
+                         std::vector<std::uint32_t>(ranks, static_cast<std::uint32_t>(words)));
     std::uint8_t* all = all_.bytes(words * kWord * ranks);
     comm_.allgather(own_.bytes(words * kWord), all, words, DataType::int32);
     comm_.complete();
@@ -128,12 +133,39 @@ class CodedReducer final : public Reducer {
   /// Each rank's own number of bytes: they are told, then everyone sends to everyone.
   std::vector<const std::uint8_t*> gather_unlike(std::size_t index, std::size_t bytes) {
     const auto ranks = static_cast<std::size_t>(comm_.size());
-    const auto own = static_cast<std::size_t>(comm_.rank());
     if (ranks == 1) return {own_.bytes(bytes)};
     std::vector<std::uint32_t> sizes(ranks);
     const auto mine = static_cast<std::uint32_t>(words_of(bytes));
-    comm_.allgather(&mine, sizes.data(), 1, DataType::int32);
-    comm_.complete();
+    if (comm_.works_on_gpu()) {
+      sizes[static_cast<std::size_t>(comm_.rank())] = mine;
+      swap_words(index, sizes);
+    } else {
+      comm_.allgather(&mine, sizes.data(), 1, DataType::int32);
+      comm_.complete();
+    }
+    sent_bytes_ += kWord * (ranks - 1);
+    return swap_frames(index, sizes);
+  }
+
+  /// Each rank's own of these to everyone.
+  void swap_words(std::size_t index, std::vector<std::uint32_t>& words) {
+    const int tag = kPieceTag + static_cast<int>(index);
+    const auto own = static_cast<std::size_t>(comm_.rank());
+    std::vector<Request> requests;
+    for (int rank = 0; rank < comm_.size(); ++rank) {
+      if (rank == comm_.rank()) continue;
+      requests.push_back(comm_.irecv(&words[static_cast<std::size_t>(rank)], kWord, rank, tag));
+      requests.push_back(comm_.isend(&words[own], kWord, rank, tag));
+    }
+    for (const Request request : requests) comm_.wait(request);
+  }
+
+  /// Everyone's frames to everyone, of so many words each.
+  std::vector<const std::uint8_t*> swap_frames(std::size_t index,
+                                               const std::vector<std::uint32_t>& sizes) {
+    const auto ranks = sizes.size();
+    const auto own = static_cast<std::size_t>(comm_.rank());
+    const std::size_t bytes = sizes[own] * kWord;
     std::vector<std::size_t> starts(ranks, 0);
     std::size_t words = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -141,7 +173,7 @@ class CodedReducer final : public Reducer {
       if (rank != own) words += sizes[rank];
     }
     std::uint8_t* all = all_.bytes(words * kWord);
-    const std::uint8_t* frame = own_.bytes(words_of(bytes) * kWord);
+    const std::uint8_t* frame = own_.bytes(bytes);
     const int tag = kPieceTag + static_cast<int>(index);
     std::vector<Request> requests;
     std::vector<const std::uint8_t*> frames(ranks, frame);
@@ -151,10 +183,10 @@ class CodedReducer final : public Reducer {
       frames[from] = all + starts[from];
       requests.push_back(
           comm_.irecv(all + starts[from], sizes[from] * kWord, static_cast<int>(from), tag));
-      requests.push_back(comm_.isend(frame, mine * kWord, static_cast<int>(to), tag));
+      requests.push_back(comm_.isend(frame, bytes, static_cast<int>(to), tag));
     }
     for (const Request request : requests) comm_.wait(request);
-    sent_bytes_ += kWord * (ranks - 1) * (1 + std::size_t{mine});
+    sent_bytes_ += bytes * (ranks - 1);
     return frames;
   }
 

@@ -64,16 +64,23 @@ void outer_product(const float* left, const float* right, std::size_t rows, std:
 }
 
 void orthonormalise(float* columns, std::size_t rows, std::size_t rank) {
-  constexpr double kNothing = 1e-12;
+  // More than rounding leaves of a column that lies among the ones before: its direction would be
+  // that of rounding, and what they have already would be said again. Kernels know the same number.
+  constexpr double kNothing = 1e-4;
   for (std::size_t k = 0; k < rank; ++k) {
     float* column = columns + k * rows;
+    const auto leave_others = [&] {
+      for (std::size_t other = 0; other < k; ++other) {
+        const float share = run_loop<dot_loop>(columns + other * rows, column, rows);
+        run_loop<add_times_loop>(column, columns + other * rows, -share, rows);
+      }
+      return norm(column, rows);
+    };
     const double before = norm(column, rows);
-    for (std::size_t other = 0; other < k; ++other) {
-      const float share = run_loop<dot_loop>(columns + other * rows, column, rows);
-      run_loop<add_times_loop>(column, columns + other * rows, -share, rows);
-    }
-    const double left = norm(column, rows);
-    const bool nothing = left <= kNothing * before || left == 0;
+    const double once = leave_others();
+    // What little is left has the first pass' rounding in it.
+    const double left = leave_others();
+    const bool nothing = once <= kNothing * before || left == 0;
     const auto factor = nothing ? 0.0F : static_cast<float>(1 / left);
     for (std::size_t i = 0; i < rows; ++i) column[i] *= factor;
   }

@@ -34,16 +34,29 @@ __device__ float dot_lane(const float* a, const float* b, std::uint32_t count, s
   return sum;
 }
 
-__global__ void draw_right_kernel(Factors factors, std::uint64_t key, MessageTable table) {
-  const PartRow part = table.parts[table.chunks[blockIdx.x].part];
+/// Columns that hold nothing, or all of them, get directions that all workers draw alike; a block
+/// for each part.
+__global__ void draw_right_kernel(Factors factors, bool all, std::uint64_t key,
+                                  MessageTable table) {
+  __shared__ int found;
+  const PartRow part = table.parts[blockIdx.x];
   if (part.rows == 0) return;
   const std::uint32_t columns = part.count / part.rows;
   const auto own = static_cast<std::uint32_t>(splitmix64_of(key + part.offset) >> 32);
-  const std::uint32_t wanted = static_cast<std::uint32_t>(factors.rank) * columns;
-  const std::uint32_t block = static_cast<std::uint32_t>(blockIdx.x) - part.first_chunk;
-  for (std::uint32_t i = block * kThreads + threadIdx.x; i < wanted; i += part.chunks * kThreads)
-    factors.right[part.right + i] =
-        static_cast<float>(random_word(own, i)) * (2.0F / 4294967296.0F) - 1.0F;
+  for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(factors.rank); ++k) {
+    float* column = factors.right + part.right + k * columns;
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    if (!all)
+      for (std::uint32_t i = threadIdx.x; i < columns; i += kThreads)
+        if (column[i] != 0) found = 1;
+    __syncthreads();
+    if (found == 0)
+      for (std::uint32_t i = threadIdx.x; i < columns; i += kThreads)
+        column[i] =
+            static_cast<float>(random_word(own, k * columns + i)) * (2.0F / 4294967296.0F) - 1.0F;
+    __syncthreads();
+  }
 }
 __global__ void compensate_factored_kernel(float* values, const float* residual,
                                            MessageTable table) {
@@ -92,10 +105,27 @@ __device__ double norm_by_block(const float* values, std::uint32_t count) {
   }
   return sqrt(sum);
 }
-/// Gram-Schmidt over a left factor's columns, a block for each part.
-__global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
+/// Takes away what a column has of those before it, by a block; the first thread's counts.
+__device__ double leave_others(float* columns, std::uint32_t rows, int k) {
   __shared__ float lanes[kLanes];
-  __shared__ float shared;
+  __shared__ float share;
+  const unsigned t = threadIdx.x;
+  float* column = columns + static_cast<std::uint32_t>(k) * rows;
+  for (int other = 0; other < k; ++other) {
+    const float* one = columns + static_cast<std::uint32_t>(other) * rows;
+    __syncthreads();
+    if (t < kLanes) lanes[t] = dot_lane(one, column, rows, t);
+    __syncthreads();
+    if (t == 0) share = -dot_of_lanes(lanes);
+    __syncthreads();
+    for (std::uint32_t i = t; i < rows; i += kThreads) column[i] += share * one[i];
+    __syncthreads();
+  }
+  return norm_by_block(column, rows);
+}
+/// Gram-Schmidt over a left factor's columns, twice, a block for each part.
+__global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
+  __shared__ float factor;
   const PartRow part = table.parts[blockIdx.x];
   if (part.rows == 0) return;
   float* columns = factors.left + part.left;
@@ -103,20 +133,11 @@ __global__ void orthonormalise_kernel(Factors factors, MessageTable table) {
   for (int k = 0; k < factors.rank; ++k) {
     float* column = columns + static_cast<std::uint32_t>(k) * part.rows;
     const double before = norm_by_block(column, part.rows);
-    for (int other = 0; other < k; ++other) {
-      const float* one = columns + static_cast<std::uint32_t>(other) * part.rows;
-      __syncthreads();
-      if (t < kLanes) lanes[t] = dot_lane(one, column, part.rows, t);
-      __syncthreads();
-      if (t == 0) shared = -dot_of_lanes(lanes);
-      __syncthreads();
-      for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] += shared * one[i];
-      __syncthreads();
-    }
-    const double left = norm_by_block(column, part.rows);
-    if (t == 0) shared = left <= 1e-12 * before || left == 0 ? 0.0F : static_cast<float>(1 / left);
+    const double once = leave_others(columns, part.rows, k);
+    const double left = leave_others(columns, part.rows, k);
+    if (t == 0) factor = once <= 1e-4 * before || left == 0 ? 0.0F : static_cast<float>(1 / left);
     __syncthreads();
-    for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] *= shared;
+    for (std::uint32_t i = t; i < part.rows; i += kThreads) column[i] *= factor;
     __syncthreads();
   }
 }
@@ -158,9 +179,9 @@ __global__ void outer_product_kernel(float* values, float* residual, float share
 
 }  // namespace
 
-const char* draw_right(const Factors& factors, std::uint64_t key, const MessageTable& table,
-                       void* stream) {
-  return launch(draw_right_kernel, table.chunk_count, stream, factors, key, table);
+const char* draw_right(const Factors& factors, bool all, std::uint64_t key,
+                       const MessageTable& table, void* stream) {
+  return launch(draw_right_kernel, table.part_count, stream, factors, all, key, table);
 }
 const char* encode_left(float* values, const float* residual, const Factors& factors,
                         const MessageTable& table, void* stream) {

@@ -117,9 +117,9 @@ struct Factors {
   float* left;   ///< the message's, by PartRow::left
   float* right;  ///< by PartRow::right: the last sum, or what is drawn before the first
 };
-/// Right factors are drawn.
-const char* draw_right(const Factors& factors, std::uint64_t key, const MessageTable& table,
-                       void* stream);
+/// Columns of right factors are drawn: those that hold nothing, or all.
+const char* draw_right(const Factors& factors, bool all, std::uint64_t key,
+                       const MessageTable& table, void* stream);
 const char* encode_left(float* values, const float* residual, const Factors& factors,
                         const MessageTable& table, void* stream);
 /// The left sums become orthonormal; `right` becomes this worker's.

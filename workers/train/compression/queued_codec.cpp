@@ -381,9 +381,9 @@ class GpuCodec final : public QueuedCodec {
     const kernels::Factors factors{plan_.codec.rank, left_.data(), right_.at(message.right_at)};
     call("encode", [&] {
       void* stream = queue_.own_stream();
-      if (step_ == 0)
-        check_kernels(kernels::draw_right(factors, step_key(plan_.seed, 0), table, stream),
-                      "drawing");
+      check_kernels(
+          kernels::draw_right(factors, step_ == 0, step_key(plan_.seed, step_), table, stream),
+          "drawing");
       check_kernels(kernels::encode_left(gradients_, residual(), factors, table, stream),
                     "encoding");
     });

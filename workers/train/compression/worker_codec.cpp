@@ -294,6 +294,23 @@ std::size_t WorkerCodec::encode(const CodedPart& part, float* values, std::uint8
   return bytes;
 }
 
+/// All begin with the same directions. A column that found nothing, as where a gradient was zero or
+/// of a lower rank, begins anew: nothing times a matrix would be nothing for ever.
+void WorkerCodec::draw_directions(const CodedPart& part, std::size_t rank,
+                                  std::vector<float>& right) const {
+  const std::size_t columns = part.count / part.rows;
+  if (step_ == 0) right.assign(rank * columns, 0.0F);
+  const std::uint32_t drawn = shared_key(seed_, step_, part);
+  for (std::size_t k = 0; k < rank; ++k) {
+    float* column = &right[k * columns];
+    if (std::any_of(column, column + columns, [](float value) { return value != 0; })) continue;
+    for (std::size_t i = 0; i < columns; ++i) {
+      const std::uint32_t word = random_word(drawn, static_cast<std::uint32_t>(k * columns + i));
+      column[i] = static_cast<float>(word) * (2.0F / 4294967296.0F) - 1.0F;
+    }
+  }
+}
+
 std::size_t WorkerCodec::encode_left(const CodedPart& part, float* values, float* left) {
   if (!is_factored(part)) {
     std::copy_n(values, part.count, left);
@@ -303,15 +320,7 @@ std::size_t WorkerCodec::encode_left(const CodedPart& part, float* values, float
   const auto rank = static_cast<std::size_t>(settings_.rank);
   const std::size_t columns = part.count / part.rows;
   std::vector<float>& right = right_[part.gradient];
-  if (step_ == 0) {
-    right.resize(rank * columns);
-    // All begin with the same directions.
-    const std::uint32_t drawn = shared_key(seed_, 0, part);
-    for (std::size_t i = 0; i < rank * columns; ++i) {
-      const std::uint32_t word = random_word(drawn, static_cast<std::uint32_t>(i));
-      right[i] = static_cast<float>(word) * (2.0F / 4294967296.0F) - 1.0F;
-    }
-  }
+  draw_directions(part, rank, right);
   multiply(values, part.rows, columns, right.data(), rank, left);
   return rank * part.rows;
 }

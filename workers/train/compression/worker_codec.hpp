@@ -77,6 +77,7 @@ class WorkerCodec {
   std::size_t encode_values(const CodedPart& part, const float* values, std::uint8_t* frame) const;
   std::size_t encode_drawn(const CodedPart& part, const float* values, std::uint8_t* frame) const;
   void keep_residual(const CodedPart& part, const float* values, const std::uint8_t* frame);
+  void draw_directions(const CodedPart& part, std::size_t rank, std::vector<float>& right) const;
   void accumulate_momentum(const CodedPart& part, float* values);
   void forget_sent(const CodedPart& part, const std::uint8_t* frame);
   void learn(const CodedPart& part, const std::uint8_t* frame);

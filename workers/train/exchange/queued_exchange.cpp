@@ -211,6 +211,7 @@ void QueuedExchange::wait(std::size_t gradient) {
 
 bool can_be_queued(Communicator& comm, const ExchangePlan& plan) {
   if (comm.queue() == nullptr || plan.servers > 0 || plan.packing != Packing::none) return false;
+  if (is_encoded_by_host(plan.codec)) return false;
   // ByteScheduler chooses by what is ready when credit comes back. The others never cut a gradient.
   const TrainingMethodRow& method = method_row(plan.method);
   return method.order != SendOrder::by_urgency && !method.engine;

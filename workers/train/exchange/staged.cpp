@@ -19,10 +19,11 @@ bool is_whole_sum(const ExchangePlan& plan) {
   return plan.servers == 0 && !method_row(plan.method).split;
 }
 
-/// The plan in host memory: where a sum is there when its call returns, large pieces go in chunks.
+/// The plan in host memory: where a sum is there when its call returns, large pieces go in chunks;
+/// but what is encoded goes whole.
 ExchangePlan chunked(const ExchangePlan& plan) {
   ExchangePlan chunks = plan;
-  if (!is_whole_sum(plan)) return chunks;
+  if (!is_whole_sum(plan) || plan.codec.codec != Codec::none) return chunks;
   chunks.pieces.clear();
   for (const Piece& piece : plan.pieces) {
     for (std::size_t at = 0; at < piece.count; at += kChunk) {
@@ -54,6 +55,8 @@ class StagedReducer final : public Reducer {
   void begin_step() override { inner_->begin_step(); }
   void finish_step() override { inner_->finish_step(); }
   void take_weights(const float* weights) override { inner_->take_weights(weights); }
+  void restart() override { inner_->restart(); }
+  std::optional<CodingFigures> take_coding() override { return inner_->take_coding(); }
   /// A chunk goes to the host while the one before it is summed and the one before that goes back.
   bool start(std::size_t piece) override {
     // The one thread that calls.
@@ -121,7 +124,9 @@ class StagedReducer final : public Reducer {
 
 bool goes_by_host(const ExchangePlan& plan) {
   return (plan.servers > 0 && plan.server_sums == ServerSums::host) ||
-         method_row(plan.method).split || plan.packing != Packing::none || plan.path.by_host;
+         method_row(plan.method).split || plan.packing != Packing::none || plan.path.by_host ||
+         (plan.codec.codec != Codec::none &&
+          (is_encoded_by_host(plan.codec) || method_row(plan.method).sums == SumPlace::neighbours));
 }
 
 std::unique_ptr<Reducer> make_staged_reducer(Communicator& comm, const ExchangePlan& plan,

@@ -9,7 +9,8 @@
 
 namespace dynamiccl {
 
-/// True where a GPU's gradients go by way of host memory: to servers, in DeAR's own rings, packed.
+/// True where a GPU's gradients go by way of host memory: to servers, in DeAR's own rings, packed,
+/// encoded by the host.
 /// What the library sums in one call it takes where it lies, unless that is the slower way.
 bool goes_by_host(const ExchangePlan& plan);
 

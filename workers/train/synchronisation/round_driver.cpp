@@ -262,7 +262,7 @@ class RoundDriver final : public StepDriver {
   }
   void average_neighbours(StepTimes& round, const float* own) {
     const double start_us = now_us();
-    if (choco_) choco_->average(worker_.gradients());
+    if (choco_) average_replicas();
     const float* mixed = choco_ ? own : neighbours_->average(lengths_.rounds(), own);
     const double end_us = now_us();
     busy_us_ += end_us - start_us;
@@ -271,6 +271,13 @@ class RoundDriver final : public StepDriver {
     worker_.take_weights(mixed, 1);
     memory().complete();
     round.update_us += now_us() - end_us;
+  }
+  /// Replicas of neighbours' weights lie in host memory.
+  void average_replicas() {
+    if (!memory().on_gpu()) return choco_->average(worker_.gradients());
+    std::vector<float> own = worker_.host_weights();
+    choco_->average(own.data());
+    worker_.take_host_gradients(own.data());
   }
   void take_average() {
     const auto scale = weighs_workers(spec_) ? 1.0F : static_cast<float>(1.0 / worker_.workers());

@@ -368,6 +368,73 @@ TEST_CASE("two factors are exact for a matrix of that rank", "[d-95]") {
     CHECK(std::abs(values[i] - matrix[i]) < 1e-5 * size);
 }
 
+TEST_CASE("two factors begin anew after gradients that were zero or of a lower rank", "[d-95]") {
+  constexpr std::size_t kRows = 40;
+  constexpr std::size_t kColumns = 30;
+  const auto a = gradient_like(2 * kRows, 3);
+  const auto b = gradient_like(2 * kColumns, 4);
+  const auto matrix = [&](float first, float second) {
+    std::vector<float> made(kRows * kColumns);
+    for (std::size_t i = 0; i < kRows; ++i)
+      for (std::size_t j = 0; j < kColumns; ++j)
+        made[i * kColumns + j] = first * a[i] * b[j] + second * a[kRows + i] * b[kColumns + j];
+    return made;
+  };
+  ExchangePlan plan = plan_of(Codec::powersgd, {kRows * kColumns}, {kRows});
+  plan.codec.feedback = GENERATE(false, true);
+  const float early = GENERATE(0.0F, 1.0F);  // nothing, or one of two directions
+  WorkerCodec worker(plan, 0, 1);
+  const CodedPart part = coded_parts(plan, 0)[0];
+  std::vector<float> left(2 * kRows);
+  std::vector<float> right(2 * kColumns);
+  const auto pass = [&](std::vector<float> values) {
+    worker.begin_step();
+    worker.encode_left(part, values.data(), left.data());
+    worker.encode_right(part, values.data(), left.data(), right.data());
+    worker.decode_factors(part, left.data(), right.data(), values.data());
+    return values;
+  };
+  for (int step = 0; step < 3; ++step) pass(matrix(early, 0));
+  const auto wanted = matrix(1, 1);
+  // A few turns of the power iteration: what a lower rank left of the second direction is rounding.
+  for (int step = 0; step < 4; ++step) pass(wanted);
+  const auto sent = pass(wanted);
+  const double size = norm(wanted.data(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    if (std::abs(sent[i] - wanted[i]) > 1e-3 * size) FAIL("place " << i << ": " << sent[i]);
+}
+
+TEST_CASE("more columns than a matrix has directions say none of them twice", "[d-95]") {
+  constexpr std::size_t kRows = 60;
+  constexpr std::size_t kColumns = 50;
+  const auto a = gradient_like(2 * kRows, 3);
+  const auto b = gradient_like(2 * kColumns, 4);
+  std::vector<float> matrix(kRows * kColumns);
+  for (std::size_t i = 0; i < kRows; ++i)
+    for (std::size_t j = 0; j < kColumns; ++j)
+      matrix[i * kColumns + j] = a[i] * b[j] + a[kRows + i] * b[kColumns + j];
+  ExchangePlan plan = plan_of(Codec::powersgd, {matrix.size()}, {kRows});
+  constexpr std::size_t kRank = 10;
+  plan.codec.rank = kRank;
+  plan.codec.feedback = false;
+  const CodedPart part = coded_parts(plan, 0)[0];
+  WorkerCodec worker(plan, 0, 1);
+  REQUIRE(worker.is_factored(part));
+  const double size = norm(matrix.data(), matrix.size());
+  std::vector<float> left(kRank * kRows);
+  std::vector<float> right(kRank * kColumns);
+  for (int step = 0; step < 3; ++step) {
+    INFO("step " << step);
+    worker.begin_step();
+    std::vector<float> values = matrix;
+    worker.encode_left(part, values.data(), left.data());
+    worker.encode_right(part, values.data(), left.data(), right.data());
+    worker.decode_factors(part, left.data(), right.data(), values.data());
+    for (std::size_t i = 0; i < matrix.size(); ++i) values[i] -= matrix[i];
+    CHECK(norm(values.data(), values.size()) < 1e-4 * size);
+  }
+}
+
 TEST_CASE("DGC sends what momentum has gathered and forgets both there", "[d-75][d-92][d-93]") {
   ExchangePlan plan = plan_of(Codec::dgc, {4});
   plan.codec.density = 0.25;

@@ -67,8 +67,12 @@ class MeetingCommunicator final : public IdleCommunicator {
   PacedQueue queue_;
 };
 
+/// A step whose gradients are all zero.
+constexpr int kNothingYet = -1;
+
 /// Heavy-tailed, as gradients are; some values as large as each other, some zeros.
 Values gradient_of(std::size_t count, int worker, int step) {
+  if (step == kNothingYet) return Values(count, 0.0F);
   std::mt19937 random(static_cast<unsigned>(100 * worker + step));
   std::normal_distribution<float> spread(0, 1);
   Values values(count);
@@ -96,7 +100,8 @@ ExchangePlan plan_of(const TrainingSpec& spec, bool alone) {
 }
 
 /// What each rank's gradients become in some steps, on the GPU's way.
-std::vector<std::vector<Values>> queued_sums(const ExchangePlan& plan, int ranks, int steps) {
+std::vector<std::vector<Values>> queued_sums(const ExchangePlan& plan, int ranks, int steps,
+                                             int first = 0) {
   Meeting meeting(ranks);
   std::vector<std::vector<Values>> sums(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -107,7 +112,7 @@ std::vector<std::vector<Values>> queued_sums(const ExchangePlan& plan, int ranks
       Values gradients(plan.elements());
       const auto codec = make_queued_codec(comm, plan, gradients.data(), memory);
       for (int step = 0; step < steps; ++step) {
-        const Values own = gradient_of(plan.elements(), rank, step);
+        const Values own = gradient_of(plan.elements(), rank, first + step);
         std::copy(own.begin(), own.end(), gradients.begin());
         codec->begin_step();
         for (std::size_t piece = 0; piece < plan.pieces.size(); ++piece)
@@ -265,5 +270,20 @@ TEST_CASE("so do settings that change what codecs send", "[d-68][d-92]") {
       REQUIRE(rank.size() == kSteps);
       CHECK(same_bits(rank[static_cast<std::size_t>(step)], sums));
     }
+  }
+}
+
+TEST_CASE("factors of gradients that were zero begin anew on GPUs as on the host", "[d-95]") {
+  TrainingSpec spec;
+  spec.compression = Codec::powersgd;
+  constexpr int kRanks = 2;
+  const ExchangePlan plan = plan_of(spec, false);
+  const auto queued = queued_sums(plan, kRanks, 3, kNothingYet);
+  HostCodecs host(plan, kRanks);
+  for (std::size_t step = 0; step < 3; ++step) {
+    INFO("step " << step);
+    const Values sums = host.sum(kNothingYet + static_cast<int>(step));
+    if (step > 0) CHECK(sums[20] != 0);  // of the first matrix
+    for (const auto& rank : queued) CHECK(same_bits(rank[step], sums));
   }
 }

@@ -29,6 +29,9 @@ ExchangePlan plan_of(const TrainingSpec& spec) {
   plan.counts = kDrawnCounts;
   plan.pieces = cut(plan.counts, each_alone(2), 1000);
   plan.servers = architecture_of(spec.method) == Architecture::ps ? 1 : 0;
+  plan.codec = codec_settings(spec);
+  plan.rows = {1, 1};
+  plan.seed = 7;
   return plan;
 }
 
@@ -83,6 +86,48 @@ TEST_CASE("rounds on GPUs train what a replay of all workers trains", "[d-28]") 
   on_all_ranks(spec, ranks, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
     const auto make = [&] { return make_round_driver(comm, plan, spec, *worker, Micros(30e6)); };
     check_rounds(comm, plan, spec, worker, Micros(30e6), make, record);
+  });
+}
+
+TEST_CASE("codecs of the host encode what GPUs average, for messages of the host", "[d-73][d-82]") {
+  const int ranks = GENERATE(2, 3);
+  TrainingSpec spec = rounds(Synchronisation::local, TrainingMethod::bsp_a2a);
+  spec.density = 0.05;
+  spec.compression =
+      GENERATE(Codec::stc, Codec::sbc, Codec::three_lc, Codec::threshold, Codec::adacomp,
+               Codec::gtopk, Codec::diana, Codec::qsgd_adaptive, Codec::qsgd);
+  if (spec.compression == Codec::qsgd) spec.layer_bits = LayerBits::size;
+  INFO(name_of(spec.compression));
+  on_all_ranks(spec, ranks, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    const auto make = [&] { return make_round_driver(comm, plan, spec, *worker, Micros(30e6)); };
+    check_coded(comm, plan, spec, worker, make, record);
+    const auto driver = make();
+    for (int round = 0; round < 2; ++round) driver->step();
+    driver->finish();
+    const auto coding = driver->take_coding();
+    if (!coding || coding->steps != 2 || coding->message_bytes == 0)
+      record.reason = "what was encoded is told", ++record.wrong;
+  });
+}
+
+TEST_CASE("servers decode what workers on GPUs averaged, encoded by the host", "[d-82]") {
+  TrainingSpec spec = rounds(Synchronisation::local, TrainingMethod::bsp_ps);
+  spec.compression = GENERATE(Codec::bf16, Codec::onebit, Codec::topk, Codec::randomk, Codec::stc);
+  INFO(name_of(spec.compression));
+  on_all_ranks(spec, 3, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    const auto make = [&] { return make_round_driver(comm, plan, spec, *worker, Micros(30e6)); };
+    check_coded(comm, plan, spec, worker, make, record);
+  });
+}
+
+TEST_CASE("neighbours on GPUs send encoded ways, from replicas in host memory", "[d-82]") {
+  TrainingSpec spec = rounds(Synchronisation::bsp, TrainingMethod::d_psgd);
+  spec.compression = GENERATE(Codec::bf16, Codec::onebit, Codec::topk, Codec::qsgd);
+  INFO(name_of(spec.compression));
+  on_all_ranks(spec, 4, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    const auto make = [&] { return make_round_driver(comm, plan, spec, *worker, Micros(30e6)); };
+    check_rounds(comm, plan, spec, worker, Micros(30e6), make, record);
+    if (comm.swaps != 0) record.reason = "weights are swapped plainly", ++record.wrong;
   });
 }
 
