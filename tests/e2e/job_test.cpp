@@ -512,7 +512,7 @@ TEST_CASE("another user can neither mislead, end nor hold up root's search", "[s
   CHECK(other_user("ls " + out + "/launches") == 0);
   for (const std::string& attack :
        {"touch " + out + "/launches/launch-000/calls-x.ring", "ls " + out + "/launches/launch-000",
-        "touch " + out + "/launches/x", "flock --nonblock " + out + "/launches/lock true"}) {
+        "touch " + out + "/launches/x", "test -r " + out + "/launches/lock"}) {
     INFO(attack);
     CHECK(other_user(attack) != 0);
   }
