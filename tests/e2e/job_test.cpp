@@ -195,7 +195,7 @@ TEST_CASE("a launch whose steps are others than the first one's does not count",
       "mkdir " + first + " 2>/dev/null && exec " + kJob + "; exec " + kJob + " --loop layers";
   const auto tuned =
       program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2",
-                   "--trial-seconds", "4", "--call-agent", "none", "--", "/bin/sh", "-c", script});
+                   "--trial-seconds", "8", "--call-agent", "none", "--", "/bin/sh", "-c", script});
   INFO(tuned.err << tuned.out);
   CHECK(says(tuned.err, "3 calls a step"));
   CHECK(says(tuned.err, "its calls repeat a sequence of 25, that of the first launch had 3"));
