@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "containers/command.hpp"
@@ -27,6 +29,29 @@ std::string one_cell(const std::string& environments, const std::string& backend
 }
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// Of a command that a test waits for: against standing still, not against busy machines.
+constexpr auto kLongestWait = std::chrono::minutes(8);
+
+/// What stands still while a test waits: every thread, its state and where in the kernel it is.
+void tell_processes() {
+  const auto listed = run_command({"ps", "-eLo", "pid,ppid,lwp,stat,etimes,wchan:20,args"});
+  std::fprintf(stderr, "no end in time; the processes then:\n%s\n", listed.out.c_str());
+}
+
+/// Where a program writes what it says to a file.
+void tell_output(pid_t pid) {
+  std::error_code gone;
+  const auto path = fs::read_symlink("/proc/" + std::to_string(pid) + "/fd/1", gone);
+  if (gone || !fs::is_regular_file(path, gone)) return;
+  std::ifstream log(path);
+  const std::string said{std::istreambuf_iterator<char>(log), {}};
+  std::fprintf(stderr, "what the program had said:\n%s\n", said.c_str());
+}
+
+}  // namespace
 
 Program::Program()
     : folder_((fs::temp_directory_path() / ("dyn-e2e-" + random_uuid())).string()),
@@ -52,7 +77,15 @@ std::vector<std::string> Program::argv(std::vector<std::string> arguments) const
 
 Program::Result Program::run(std::vector<std::string> arguments) const {
   CommandOptions options;
-  options.timeout = std::chrono::minutes(10);
+  // Looked at before it is ended.
+  static std::chrono::steady_clock::time_point deadline;
+  deadline = std::chrono::steady_clock::now() + kLongestWait;
+  options.timeout = 2 * kLongestWait;
+  options.interrupted = [] {
+    const bool late = std::chrono::steady_clock::now() > deadline;
+    if (late) tell_processes();
+    return late;
+  };
   auto words = argv(std::move(arguments));
   // A killed test takes the program along, and with it ranks that spin.
   if (!find_program("setpriv").empty())
@@ -105,7 +138,20 @@ pid_t Program::start_in_terminal(std::vector<std::string> arguments, int& termin
 
 int Program::wait(pid_t pid) {
   int status = 0;
-  waitpid(pid, &status, 0);
+  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
+  pid_t ended = 0;
+  while ((ended = waitpid(pid, &status, WNOHANG)) == 0 &&
+         std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (ended == 0) {
+    tell_processes();
+    tell_output(pid);
+    kill(pid, SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(20));
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    return -1;
+  }
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

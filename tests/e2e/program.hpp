@@ -44,7 +44,8 @@ class Program {
   /// The same as the foreground of a new terminal. @param terminal its other end; closing that
   /// closes the terminal
   [[nodiscard]] pid_t start_in_terminal(std::vector<std::string> arguments, int& terminal) const;
-  /// Waits for a started one. @returns its exit code, 128 + signal when one ended it
+  /// Waits for a started one. @returns its exit code, 128 + signal when one ended it; -1: it did
+  /// not end within minutes, which stderr tells of, and was ended
   static int wait(pid_t pid);
   /// Waits until the SQL's first value is at least `least`. @returns false after 60 s
   [[nodiscard]] bool wait_until(const std::string& sql, int least) const;

@@ -43,13 +43,29 @@ std::string quick(int launches) {
 /// A launch that is under way however late something meets it.
 const std::string kWithoutEnd = "iterations = 10000000\ncell_time_cap = \"10min\"\nlaunches = 1\n";
 
-/// Workers of the launch that runs in the program's folder.
+/// The kernel's name of the process that made this one; "" when either is gone.
+std::string parent_name(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("PPid:\t")) {
+      std::ifstream file("/proc/" + line.substr(6) + "/comm");
+      std::string name;
+      std::getline(file, name);
+      return name;
+    }
+  return "";
+}
+
+/// Workers of the launch that runs in the program's folder: ranks alone. A rank that looks whether
+/// it can read another's memory makes a process for that, which looks like itself and whose end it
+/// does not mind.
 /// @param runs what their command line begins with, at its end
 std::vector<pid_t> workers_of(const Program& program, const std::string& runs = "") {
   std::vector<pid_t> found;
   for (const auto& process : list_processes()) {
     if (!process.name.starts_with("dynamiccl-worke") || process.argv.empty() ||
-        !process.argv.front().ends_with(runs))
+        !process.argv.front().ends_with(runs) ||
+        parent_name(process.pid).starts_with("dynamiccl-worke"))
       continue;
     for (const auto& word : process.argv)
       if (word.find(program.folder()) != std::string::npos) {

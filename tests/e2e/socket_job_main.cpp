@@ -4,6 +4,7 @@
 // with, whatever else the machine does. Where NCCL_NET asks for the plugin's own network, bytes go
 // through that instead, by the calls that NCCL makes of it.
 //   socket-job [--ranks N] [--steps N] [--loop plain|layers|random|graph] [--own-clock FILE]
+//              [--pace BYTES_PER_SECOND]
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -37,7 +38,7 @@ constexpr int kMostStreams = 8;
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 /// One connection's pace, and what each one used costs a call: long against what a busy machine
 /// adds.
-constexpr double kBytesPerSecond = 12.5e6;
+double bytes_per_second = 12.5e6;
 constexpr auto kPerStream = std::chrono::microseconds(200);
 
 [[noreturn]] void fail(const char* what) {
@@ -102,7 +103,7 @@ struct Ring {
       done += part;
       std::this_thread::sleep_until(
           begin + std::chrono::duration_cast<Clock::duration>(
-                      std::chrono::duration<double>(static_cast<double>(part) / kBytesPerSecond)));
+                      std::chrono::duration<double>(static_cast<double>(part) / bytes_per_second)));
     }
   }
 };
@@ -282,6 +283,7 @@ int main(int argc, char** argv) {
     if (option == "--steps") steps = std::atoi(argv[i + 1]);
     if (option == "--loop") loop = argv[i + 1];
     if (option == "--own-clock") clock = argv[i + 1];
+    if (option == "--pace") bytes_per_second = std::atof(argv[i + 1]);
   }
   std::vector<int> listening;
   std::vector<int> ports;

@@ -139,6 +139,14 @@ const Rhythm& JobWatch::rhythm() {
       rhythm_calls_ = std::move(last);
       // More calls may show that what repeats is a part of a longer sequence.
       const bool whole = searched_heard_ >= kSearched;
+      const bool outlived = calls_since_adoption(*process) >= adopted_calls_;
+      if (outlived && !confirmed_) {
+        searched_heard_ = process->heard;
+        // Unless what is found now is another.
+        confirmed_ = true;
+        search_rhythm(*process);
+        return rhythm_;
+      }
       if (whole || process->heard < searched_heard_ + searched_heard_ / 2) return rhythm_;
     }
   }
@@ -165,6 +173,7 @@ void JobWatch::search_rhythm(const Process& process) {
     if (!same) {
       adopted_ns_ = last.back().ns;
       adopted_calls_ = last.size() - found.steps.front().first;
+      confirmed_ = false;
     }
     holds_ = still_repeats(last, found);
     rhythm_ = std::move(found);
@@ -175,14 +184,21 @@ void JobWatch::search_rhythm(const Process& process) {
   if (!rhythm_.found()) rhythm_ = std::move(found);
 }
 
-bool JobWatch::confirmed() const {
-  const Process* process = listened();
-  if (!rhythm_.found() || !holds_ || process == nullptr) return false;
+std::size_t JobWatch::calls_since_adoption(const Process& process) const {
   std::size_t since = 0;
-  for (auto call = process->calls.rbegin();
-       call != process->calls.rend() && call->ns > adopted_ns_ && since < adopted_calls_; ++call)
+  for (auto call = process.calls.rbegin();
+       call != process.calls.rend() && call->ns > adopted_ns_ && since < adopted_calls_; ++call)
     if (!only_ || call->communicator == *only_) ++since;
-  return since >= adopted_calls_;
+  return since;
+}
+
+bool JobWatch::confirmed() const { return rhythm_.found() && holds_ && confirmed_; }
+
+std::size_t JobWatch::interruptions() const {
+  std::size_t count = 0;
+  for (std::size_t i = 1; i < rhythm_.steps.size(); ++i)
+    if (rhythm_.steps[i - 1].first + rhythm_.pattern.size() != rhythm_.steps[i].first) ++count;
+  return count;
 }
 
 JobWatch::StepCalls JobWatch::step_calls() const {

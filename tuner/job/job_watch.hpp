@@ -65,9 +65,13 @@ class JobWatch {
   [[nodiscard]] const Rhythm& rhythm();
   /// Does the step sum anything? What only sends copies is a job's start rather than its work.
   [[nodiscard]] bool reduces() const;
-  /// Has the sequence outlived as many calls as it was found in? Layers that are alike repeat
-  /// before steps do, and are taken for the step until several steps were heard.
+  /// Has the sequence outlived as many calls as it was found in, and was nothing longer found among
+  /// all of them then? Layers that are alike repeat before steps do, and are taken for the step
+  /// until several steps were heard.
   [[nodiscard]] bool confirmed() const;
+  /// How often other calls came between two steps of those heard last: an evaluation, a checkpoint,
+  /// or what a longer sequence holds besides.
+  [[nodiscard]] std::size_t interruptions() const;
   /// Collectives and bytes of a step, sorted: the same in every launch of a job.
   using StepCalls = std::vector<std::pair<std::uint8_t, std::uint64_t>>;
   [[nodiscard]] StepCalls step_calls() const;
@@ -118,6 +122,8 @@ class JobWatch {
   [[nodiscard]] const Process* listened() const;
   void take(Told& told);
   void search_rhythm(const Process& process);
+  /// At most as many as it was found in.
+  [[nodiscard]] std::size_t calls_since_adoption(const Process& process) const;
   /// Times of steps that ran wholly under one table, microseconds, oldest first.
   [[nodiscard]] std::vector<double> times_under(std::uint32_t epoch);
 
@@ -134,6 +140,7 @@ class JobWatch {
   std::uint64_t searched_heard_ = 0;
   std::int64_t adopted_ns_ = 0;    ///< start of the last call in which its sequence was found
   std::size_t adopted_calls_ = 0;  ///< among which, from its first step on
+  bool confirmed_ = false;         ///< it was found once more when it had outlived as many
   int rhythm_changes_ = 0;
   std::uint64_t decided_ = 0;    ///< decisions seen last
   std::int64_t decided_ns_ = 0;  ///< when that was

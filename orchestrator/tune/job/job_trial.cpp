@@ -127,6 +127,19 @@ class Observer {
     return !request_.step_calls.empty() || leader_.watch().confirmed();
   }
 
+  /// And for some seconds: alike layers of one long step, or a job's start, go by in less. A
+  /// sequence that something interrupts now and then may be a part of a longer one.
+  [[nodiscard]] bool has_lasted() {
+    if (!request_.step_calls.empty()) return true;
+    if (const auto calls = leader_.watch().step_calls(); calls != believed_calls_) {
+      believed_calls_ = calls;
+      believed_since_ = Clock::now();
+    }
+    const std::size_t interruptions = leader_.watch().interruptions();
+    const bool doubtful = interruptions > 0 && interruptions < kEnoughToRepeat;
+    return Clock::now() - believed_since_ >= (doubtful ? kLongestLook : kLeastLook);
+  }
+
   /// Copies alone are how jobs begin: they are steps where nothing else followed.
   [[nodiscard]] bool is_step() {
     return leader_.watch().reduces() || leader_.watch().ends_in_steps();
@@ -160,12 +173,13 @@ class Observer {
     if (!measured_) {
       if (!is_time_to_look()) return false;
       const auto times = leader_.watch().step_times();
+      const bool lasted = has_lasted();
       // Copies alone are how jobs begin; so are a few calls in a moment.
       const bool training = leader_.watch().reduces();
       const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
       if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
         return false;
-      if (!believed()) return false;
+      if (!lasted || !believed()) return false;
       measured_ = measure();
       if (!measured_) return false;
       if (request_.learn_seconds <= 0 || median(*measured_) >= request_.learn_below.count())
@@ -221,11 +235,16 @@ class Observer {
 
   static constexpr double kPatience = 5;
   static constexpr double kLeastUs = 0.5e6;  ///< that the steps take together
+  static constexpr auto kLeastLook = std::chrono::seconds(2);
+  static constexpr auto kLongestLook = std::chrono::seconds(10);
+  static constexpr std::size_t kEnoughToRepeat = 6;  ///< for a longer sequence to have been found
   const TrialRequest& request_;
   std::vector<DecisionRecord> decisions_;
   JobLeader leader_;
   std::optional<std::vector<double>> measured_;
   JobWatch::StepCalls step_calls_;  ///< of the steps that were measured
+  JobWatch::StepCalls believed_calls_;
+  Clock::time_point believed_since_;  ///< when that was first taken for the job's step
   LeaderCost cost_;
   std::string failure_;
   Clock::time_point began_ = Clock::now();
