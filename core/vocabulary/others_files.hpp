@@ -51,7 +51,7 @@ inline bool is_trusted_user(uid_t user) {
 /// @throws Error(input) when another user made `path` or a folder above it in such a folder
 inline void require_no_strangers(const std::filesystem::path& path, const std::string& remedy) {
   std::error_code ignored;
-  auto place = std::filesystem::weakly_canonical(path, ignored);
+  auto place = std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
   for (; place.has_relative_path(); place = place.parent_path()) {
     struct stat status {};
     struct stat above {};

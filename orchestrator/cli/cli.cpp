@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -81,6 +82,18 @@ std::vector<std::string> take_command(std::vector<std::string>& argv) {
   if (command.empty()) command.emplace_back();
   argv.erase(mark, argv.end());
   return command;
+}
+
+/// CLI11's ranges take "nan", which is beyond neither end.
+void require_numbers(CLI::App& app) {
+  const CLI::Validator finite(
+      [](std::string& text) {
+        return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is no number";
+      },
+      "");
+  for (CLI::App* verb : app.get_subcommands({}))
+    for (CLI::Option* option : verb->get_options())
+      if (option->get_type_name().starts_with("FLOAT")) option->check(finite);
 }
 
 /// A range whose upper end is the largest number there is says no more than that.
@@ -206,6 +219,7 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);
+  require_numbers(app);
   int code = exit_code::kCellFailed;
   int output_error = 0;
   try {

@@ -26,6 +26,7 @@
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/launch/observe.hpp"
 #include "orchestrator/launch/post_mortem.hpp"
+#include "orchestrator/launch/stopped_limit.hpp"
 #include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
@@ -54,14 +55,6 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
-
-/// After which a process that was stopped is not waited for any longer.
-Micros stopped_limit() {
-  constexpr double kUsualS = 30;
-  const char* told = std::getenv("DYNAMICCL_STOPPED_S");
-  const double told_s = told == nullptr ? 0 : std::strtod(told, nullptr);
-  return Micros((told_s > 0 && std::isfinite(told_s) ? told_s : kUsualS) * 1e6);
-}
 
 std::string describe_stopped(const ProcessOutcome& outcome) {
   const auto number = fmt::format("(pid {})", outcome.stopped);

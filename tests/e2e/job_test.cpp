@@ -1,5 +1,6 @@
 // `dynamiccl tune -- COMMAND` with a job that loads the real plugin as NCCL would and moves its
 // bytes through real sockets (socket_job_main.cpp): only the GPUs are missing.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "containers/command.hpp"
 #include "containers/processes.hpp"
 #include "core/statistics/statistics.hpp"
 #include "tests/e2e/program.hpp"
@@ -193,7 +195,7 @@ TEST_CASE("a launch whose steps are others than the first one's does not count",
       "mkdir " + first + " 2>/dev/null && exec " + kJob + "; exec " + kJob + " --loop layers";
   const auto tuned =
       program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2",
-                   "--trial-seconds", "4", "--call-agent", "none", "--", "/bin/sh", "-c", script});
+                   "--trial-seconds", "8", "--call-agent", "none", "--", "/bin/sh", "-c", script});
   INFO(tuned.err << tuned.out);
   CHECK(says(tuned.err, "3 calls a step"));
   CHECK(says(tuned.err, "its calls repeat a sequence of 25, that of the first launch had 3"));
@@ -460,6 +462,64 @@ TEST_CASE("ranks that have left session and environment end with their launch", 
                    "--call-agent", "none", "--", "/bin/sh", "-c", script});
   INFO(tuned.err);
   CHECK(tuned.exit_code == 0);
+  CHECK(nothing_left(program));
+}
+
+TEST_CASE("what an earlier search left in its folder is none of the next one's ranks", "[safety]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::vector<std::string> tune{"tune",    "--out",   program.folder() + "/tuned",
+                                      "--agent", "default", "--call-agent",
+                                      "none",    "--"};
+  auto job = tune;
+  job.push_back(kJob);
+  const pid_t pid = program.start(job);
+  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 1));
+  kill(pid, SIGKILL);
+  Program::wait(pid);
+  REQUIRE(program.run({"clean"}).exit_code == 0);
+  const fs::path launch = program.folder() + "/tuned/launches/launch-000";
+  const auto ranks_told = [&] {
+    std::size_t ranks = 0;
+    for (const auto& file : fs::directory_iterator(launch))
+      ranks += static_cast<std::size_t>(file.path().filename().string().starts_with("rank-"));
+    return ranks;
+  };
+  REQUIRE(ranks_told() == 2);
+  auto none = tune;
+  none.insert(none.end(), {"sleep", "1"});
+  CHECK(says(program.run(none).err, "no rank of it loaded the plugin"));
+  const auto again = program.run(job);
+  INFO(again.err);
+  CHECK(again.exit_code == 0);
+  CHECK(ranks_told() == 2);
+  CHECK(nothing_left(program));
+}
+
+TEST_CASE("another user can neither mislead, end nor hold up root's search", "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to be another user");
+  const OverSockets sockets;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  REQUIRE(chmod(program.folder().c_str(), 0755) == 0);
+  const pid_t pid =
+      program.start({"tune", "--out", out, "--trial-seconds", "60", "--", kJob, "--steps", "2000"});
+  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 1));
+  const auto other_user = [](const std::string& line) {
+    return run_command({"setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups", "sh",
+                        "-c", line})
+        .exit_code;
+  };
+  // Its folder is met, its launches' are not.
+  CHECK(other_user("ls " + out + "/launches") == 0);
+  for (const std::string& attack :
+       {"touch " + out + "/launches/launch-000/calls-x.ring", "ls " + out + "/launches/launch-000",
+        "touch " + out + "/launches/x", "test -r " + out + "/launches/lock"}) {
+    INFO(attack);
+    CHECK(other_user(attack) != 0);
+  }
+  kill(pid, SIGINT);
+  CHECK(Program::wait(pid) == 130);
   CHECK(nothing_left(program));
 }
 

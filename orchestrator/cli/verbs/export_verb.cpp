@@ -12,6 +12,7 @@
 #include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/anonymous.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
@@ -178,14 +179,11 @@ void run_export(const Arguments& arguments, Shared& shared) {
   for (const auto& [option, path] :
        {std::pair{"--plugin", &arguments.plugin},
         std::pair{"--shared-folder", &arguments.shared_folder}, std::pair{"--out", &arguments.out}})
-    if (std::any_of(path->begin(), path->end(),
-                    [](unsigned char c) { return std::iscntrl(c) != 0; }))
-      throw Error(ErrorKind::input, std::string(option) +
-                                        ": a path with a line break or another control character "
-                                        "cannot stand in the files that jobs load");
+    require_one_line(option, *path);
   const ConfigurationTable table = table_of(arguments, shared);
   std::error_code problem;
   const fs::path folder = fs::absolute(arguments.out);
+  require_no_strangers(folder, "choose another place with --out");
   fs::create_directories(folder, problem);
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")

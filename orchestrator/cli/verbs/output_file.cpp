@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -53,6 +55,13 @@ void write_output(const std::string& path, const std::string& text, const std::s
   throw Error(ErrorKind::input,
               fmt::format("{}: cannot be written{}{}; choose another place with {}", path,
                           why.empty() ? "" : ": ", why, option));
+}
+
+void require_one_line(const std::string& option, const std::string& path) {
+  if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }))
+    throw Error(ErrorKind::input, option +
+                                      ": a path with a line break or another control character "
+                                      "cannot stand in the files that jobs load");
 }
 
 }  // namespace dynamiccl

@@ -10,4 +10,8 @@ namespace dynamiccl {
 /// @throws Error(input) where the path is a database, whatever its name, or cannot be written
 void write_output(const std::string& path, const std::string& text, const std::string& option);
 
+/// For paths that stand in files with a variable a line, which jobs load.
+/// @throws Error(input) for one with a control character
+void require_one_line(const std::string& option, const std::string& path);
+
 }  // namespace dynamiccl

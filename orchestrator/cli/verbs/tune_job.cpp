@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,8 +16,10 @@
 #include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -57,6 +60,10 @@ std::string plugin_of(const TuneArguments& arguments) {
     throw Error(ErrorKind::input,
                 why_part_is_absent(path, "build the target dynamiccl-nccl-plugin") +
                     "; another one is named with --plugin");
+  if (!fs::is_regular_file(path))
+    throw Error(ErrorKind::input, path + ": is no file that NCCL could load; name the plugin, " +
+                                      "libdynamiccl-nccl-plugin.so, with --plugin");
+  require_one_line("--plugin", path);
   return path;
 }
 
@@ -194,6 +201,9 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
 
 std::string out_folder(const TuneArguments& arguments) {
   const std::string wanted = arguments.out.empty() ? "results/job" : arguments.out;
+  require_one_line("--out", wanted);
+  // What the job loads stands there: a plugin's path among it.
+  require_no_strangers(wanted, "choose another place with --out");
   make_folder(wanted + "/launches", "choose another place with --out");
   return fs::canonical(wanted).string();
 }
@@ -234,7 +244,9 @@ void say_left_out(const JobCommand& command, bool online, const Console& console
 /// One search at a time writes a folder: launches read their settings there.
 /// @returns what keeps others out until it is closed
 FileDescriptor lock_folder(const std::string& folder) {
-  FileDescriptor lock(open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  FileDescriptor lock(open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // Who may open it may hold it.
+  if (lock.valid()) static_cast<void>(fchmod(lock.get(), 0600));
   // A file system without locks keeps nobody out.
   if (lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw Error(ErrorKind::input,
@@ -283,10 +295,14 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
 int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, const RunInfo& info,
                    const Shared& shared, const Console& console) {
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
-  const std::string driver = stored.provenance.value("driver", "");
-  console.note(fmt::format("stored with NCCL {}, driver {}",
-                           stored.provenance.value("nccl", "unknown"),
-                           driver.empty() ? "unknown" : driver));
+  // A file that the user may have from anywhere.
+  const auto told = [&](const char* name) {
+    const json& of = stored.provenance;
+    const json text = of.is_object() ? of.value(name, json()) : json();
+    return text.is_string() && !text.get<std::string>().empty() ? text.get<std::string>()
+                                                                : std::string("unknown");
+  };
+  console.note(fmt::format("stored with NCCL {}, driver {}", told("nccl"), told("driver")));
   if (shared.json)
     fmt::print("{}\n", result_json(result, info.id, "").dump(1));
   else

@@ -270,6 +270,30 @@ std::map<std::string, std::string> conf_of(const JobCommand& command, const Tria
   return conf;
 }
 
+/// Who may write to a launch's folder can mislead the tuner, and end it and the ranks by cutting
+/// what they map there. Ranks of a container may run as another user; for others, who wants them
+/// opens the folder above.
+bool serves_other_users(const JobCommand& command) {
+  constexpr auto kOpen = fs::perms::others_write | fs::perms::sticky_bit;
+  std::error_code ignored;
+  return !goes_elsewhere(command).empty() ||
+         (fs::status(command.folder, ignored).permissions() & kOpen) == kOpen;
+}
+
+/// What ranks told in an earlier search is not of this one's ranks: their files lie there still, as
+/// do streams and regions of a search that was killed.
+void forget_earlier(const std::string& folder) {
+  std::error_code problem;
+  std::vector<fs::path> told;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
+       at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with("rank-") || name.starts_with("calls-") || name.starts_with("comm-"))
+      told.push_back(at->path());
+  }
+  for (const fs::path& path : told) fs::remove(path, problem);
+}
+
 void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
   const ProcessResult& process = outcome.results.front();
   result.exit_code = process.signal != 0 ? 128 + process.signal : process.exit_code;
@@ -296,9 +320,12 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                          const std::function<void(const std::string&)>& on_output) {
   const std::string folder = fmt::format("{}/launch-{:03}", command.folder, request.number);
   make_folder(folder, "choose another place with --out");
+  forget_earlier(folder);
   std::error_code ignored;
-  // Ranks of a container may run as another user.
-  fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, ignored);
+  fs::permissions(
+      folder,
+      serves_other_users(command) ? fs::perms::all | fs::perms::sticky_bit : fs::perms::owner_all,
+      ignored);
   if (request.variables.contains("DYNAMICCL_SHARED_FOLDER")) {
     make_folder(command.network_folder, "choose another place with --out");
     // Ranks take a folder of their own user or of root: root's may serve ranks of any user.
@@ -345,12 +372,13 @@ constexpr const char* kWritten = "# Written by dynamiccl";
 constexpr const char* kUsersPart = "# What NCCL would have read without it:";
 
 /// Settings that an earlier `tune` wrote are what is tuned, not what the user has set himself.
-std::string without_ours(const std::string& text) {
-  if (!text.starts_with(kWritten)) return text;
-  const auto users = text.find(std::string("\n") + kUsersPart + "\n");
-  return users == std::string::npos
-             ? ""
-             : without_ours(text.substr(users + 2 + std::string_view(kUsersPart).size()));
+std::string_view without_ours(std::string_view text) {
+  const std::string mark = std::string("\n") + kUsersPart + "\n";
+  while (text.starts_with(kWritten)) {
+    const auto users = text.find(mark);
+    text = users == std::string_view::npos ? "" : text.substr(users + mark.size());
+  }
+  return text;
 }
 
 }  // namespace
@@ -372,17 +400,17 @@ std::string users_conf_path() {
 }
 
 std::string users_conf(bool whole) {
-  std::ifstream file(users_conf_path());
+  const std::string path = users_conf_path();
+  // NCCL would read no settings there either.
+  if (path == "/dev/null") return "";
+  require_whole_file(path);
+  std::ifstream file(path);
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  return whole ? text.str() : without_ours(text.str());
+  return whole ? text.str() : std::string(without_ours(text.str()));
 }
 
-bool users_conf_is_tuned() {
-  std::ifstream file(users_conf_path());
-  std::string line;
-  return std::getline(file, line) && line.starts_with(kWritten);
-}
+bool users_conf_is_tuned() { return users_conf(true).starts_with(kWritten); }
 
 std::string goes_elsewhere(const JobCommand& command) {
   const std::string program = fs::path(command.argv.front()).filename().string();

@@ -1,6 +1,7 @@
 #include "orchestrator/tune/job/job_tuning.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -125,6 +126,20 @@ void JobTuning::store_call_decisions(const JobTrialResult& trial, const std::str
   store_(trial.decisions.front().author, rows);
 }
 
+namespace {
+
+/// What ranks need that are not started here, or not as this user.
+std::string of_elsewhere(const JobCommand& command) {
+  if (const std::string flags = goes_elsewhere(command); !flags.empty()) return "\n" + flags;
+  if (geteuid() != 0) return "";
+  return fmt::format(
+      "\nRanks that run as another user may write there after `chmod 1777 {}` alone, as may "
+      "every user of this machine then",
+      command.folder);
+}
+
+}  // namespace
+
 void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
@@ -157,8 +172,7 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
             "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job that "
             "communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune FILE` finds "
             "settings for it, `dynamiccl export` writes what it loads",
-            seen.seconds, said, command_.folder, command_.plugin,
-            goes_elsewhere(command_).empty() ? "" : "\n" + goes_elsewhere(command_)));
+            seen.seconds, said, command_.folder, command_.plugin, of_elsewhere(command_)));
   for (const std::string& note : seen.notes)
     if (note.find("CUDA graphs") != std::string::npos)
       throw Error(ErrorKind::input, note +

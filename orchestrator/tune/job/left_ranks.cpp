@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>  // NOLINT: kill() is in no C++ header
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
@@ -15,11 +16,20 @@ namespace {
 constexpr auto kLeftPatience = std::chrono::seconds(2);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
+/// Another container or mount namespace may have a folder of that name that is another one.
+bool sees_that_folder(pid_t pid, const std::string& folder) {
+  struct stat here {};
+  struct stat there {};
+  return stat(folder.c_str(), &here) == 0 &&
+         stat(fmt::format("/proc/{}/root{}", pid, folder).c_str(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 /// Who may not be looked at is nobody's rank as far as can be seen.
 bool maps_files_of(pid_t pid, const std::string& folder) {
   std::ifstream maps(fmt::format("/proc/{}/maps", pid));
   for (std::string line; std::getline(maps, line);)
-    if (line.find(folder + "/") != std::string::npos) return true;
+    if (line.find(folder + "/") != std::string::npos) return sees_that_folder(pid, folder);
   return false;
 }
 

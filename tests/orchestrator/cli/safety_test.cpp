@@ -371,3 +371,145 @@ TEST_CASE("what is written beside a file goes through no link that lies there", 
   CHECK(std::filesystem::file_size(victim) == 5);
   CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(folder.path("r.html"))));
 }
+
+TEST_CASE("what NCCL would read is read with an end, before a job is started", "[safety]") {
+  const Folder folder;
+  const auto pipe = folder.path("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto tune = [&](const std::string& conf) {
+    return shell(fmt::format(
+        "{}export NCCL_CONF_FILE={}; timeout -s KILL 60 {} tune --db {} --out {} "
+        "--plugin {} -- true",
+        ceiling(8000000), conf, kProgram, folder.path("x.sqlite"), folder.path("tuned"), kProgram));
+  };
+  for (const std::string& named : {pipe, std::string("/dev/zero")}) {
+    INFO(named);
+    const auto refused = tune(named);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring(named + ": is no regular file"));
+  }
+  CHECK_THAT(tune("/dev/null").err, ContainsSubstring("no rank of it loaded the plugin"));
+  // As long as a file may be, of settings that stand in settings.
+  std::string nested;
+  for (int i = 0; i < 200000; ++i)
+    nested += "# Written by dynamiccl\n# What NCCL would have read without it:\n";
+  CHECK_THAT(tune(folder.file("nested.conf", nested)).err,
+             ContainsSubstring("no rank of it loaded the plugin"));
+}
+
+TEST_CASE("a number that is none is refused", "[safety]") {
+  for (const char* option :
+       {"--trial-seconds", "--learn-seconds", "--learn-cost", "--check-seconds"})
+    for (const char* text : {"nan", "-nan", "inf"}) {
+      INFO(option << " " << text);
+      const Folder folder;
+      const auto refused =
+          run({"tune", "--db", folder.path("x.sqlite"), "--out", folder.path("tuned"),
+               std::string(option) + "=" + text, "--", "true"});
+      CHECK(refused.exit_code == 2);
+      CHECK_THAT(refused.err, ContainsSubstring(std::string(option) + ": "));
+    }
+}
+
+TEST_CASE("a wait that is no number of seconds is no shorter one", "[safety]") {
+  const Folder folder;
+  for (const char* text : {"5m", "abc", "-1", "0", "nan", "1e-9", "1e300"}) {
+    INFO(text);
+    const auto refused = shell(
+        fmt::format("DYNAMICCL_STOPPED_S={} {} run {} --db {}", text, kProgram,
+                    DYNAMICCL_SOURCE_DIR "/experiments/tune_smoke.toml", folder.path("x.sqlite")));
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring(fmt::format("DYNAMICCL_STOPPED_S is \"{}\"", text)));
+  }
+}
+
+TEST_CASE("what jobs load is written into no folder that another user made", "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
+  constexpr uid_t kStranger = 65533;
+  const Folder folder;
+  const auto everybodys = folder.path("everybodys");
+  std::filesystem::create_directories(everybodys + "/taken");
+  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  REQUIRE(chown((everybodys + "/taken").c_str(), kStranger, kStranger) == 0);
+  REQUIRE(chmod((everybodys + "/taken").c_str(), 0777) == 0);
+  const auto refusal = ContainsSubstring("another user (number 65533) made it");
+  const auto db = folder.path("x.sqlite");
+  REQUIRE(run({"import", folder.file("t.txt", kSmallOsuTable), "--ranks", "2", "--backend",
+               "openmpi", "--db", db})
+              .exit_code == 0);
+  const std::vector<std::vector<std::string>> commands{
+      {"tune", "--db", folder.path("t.sqlite"), "--plugin", kProgram, "--", "true"},
+      {"export", "--measured", "last", "--format", "openmpi", "--db", db}};
+  for (auto command : commands) {
+    INFO(command.front());
+    for (const char* name : {"/taken", "/taken/deep"}) {
+      auto words = command;
+      words.insert(words.begin() + 1, {"--out", everybodys + name});
+      const auto refused = run(words);
+      CHECK(refused.exit_code == 2);
+      CHECK_THAT(refused.err, refusal);
+    }
+    // From inside of it, by a name that has no folder.
+    std::string line = "cd " + everybodys + "/taken && " + kProgram;
+    command.insert(command.begin() + 1, {"--out", "here"});
+    for (const auto& word : command) line += " " + shell_quote(word);
+    const auto refused = shell(line);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, refusal);
+  }
+  CHECK(std::filesystem::is_empty(everybodys + "/taken"));
+}
+
+TEST_CASE("a path that breaks the file of a job's settings is refused", "[safety]") {
+  const Folder folder;
+  const auto tune = [&](const std::string& out, const std::string& plugin) {
+    return run(
+        {"tune", "--db", folder.path("x.sqlite"), "--out", out, "--plugin", plugin, "--", "true"});
+  };
+  const auto line = tune(folder.path("a\nNCCL_ALGO=Ring"), kProgram);
+  CHECK(line.exit_code == 2);
+  CHECK_THAT(line.err, ContainsSubstring("--out: a path with a line break"));
+  for (const std::string& none : {folder.path(""), std::string("/dev/null")}) {
+    INFO(none);
+    const auto refused = tune(folder.path("tuned"), none);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("is no file that NCCL could load"));
+  }
+}
+
+TEST_CASE("stored settings of another form are held against the default all the same", "[safety]") {
+  const Folder folder;
+  const auto tuned = folder.path("tuned");
+  std::filesystem::create_directories(tuned);
+  static_cast<void>(folder.file("tuned/nccl.conf", "# Written by dynamiccl\nNCCL_ALGO=Ring\n"));
+  for (const nlohmann::json& provenance :
+       {nlohmann::json{{"driver", 5}, {"nccl", nlohmann::json::array()}}, nlohmann::json("text"),
+        nlohmann::json()}) {
+    INFO(provenance);
+    ConfigurationTable table;
+    table.provenance = provenance;
+    write_table(table, tuned + "/table.json");
+    const auto again = run({"tune", "--recheck", "--db", folder.path("x.sqlite"), "--out", tuned,
+                            "--plugin", kProgram, "--", "true"});
+    CHECK(again.exit_code == 5);
+    CHECK_THAT(again.err, ContainsSubstring("stored with NCCL unknown, driver unknown"));
+  }
+}
+
+TEST_CASE("a launch ends no process that has another folder of the same name", "[safety]") {
+  if (geteuid() != 0) SKIP("needs root for a mount namespace");
+  const Folder folder;
+  const auto launch = folder.path("tuned/launches/launch-000");
+  std::filesystem::create_directories(launch);
+  // Its program lies in that folder, which makes it a process that maps a file there.
+  const auto other =
+      shell(fmt::format("unshare --mount /bin/bash -c 'mount -t tmpfs none {0} && cp \"$(type -P "
+                        "sleep)\" {0}/other && exec {0}/other 60' "
+                        ">/dev/null 2>&1 & for i in $(seq 500); do grep -q {0}/other /proc/$!/maps "
+                        "&& break; sleep 0.02; done; "
+                        "{1} tune --db {2} --out {3} --plugin {1} -- true; kill $!",
+                        launch, kProgram, folder.path("x.sqlite"), folder.path("tuned")));
+  INFO(other.err);
+  CHECK_THAT(other.err, ContainsSubstring("no rank of it loaded the plugin"));
+  CHECK(other.exit_code == 0);
+}
