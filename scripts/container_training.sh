@@ -4,41 +4,72 @@
 #   scripts/container_training.sh OUTPUT_FOLDER SECONDS [CORES [ARGUMENT...]]
 # CORES, "8-31": a third for each library, at the same time; without, one library after the other on what there is. ARGUMENT: of
 # every `dynamiccl run`, the same in each call, as --set protocol.launches=2. OUTPUT_FOLDER is kept between calls; it holds
-# LIBRARY.sqlite, and when all of a library's launches are there LIBRARY.md (its answers) and LIBRARY.done. Exit code 0: all are
-# done; 75: time was over, call again.
+# LIBRARY.sqlite and LIBRARY.log, LIBRARY.md (its answers), and LIBRARY.done when no launch is left to measure. Exit code 0: all
+# are done; 75: time was over, call again; 1: something failed, as launches twice or an engine that did not come up: mend it and
+# call again; 130, 143: ended by a signal, with all that it had started. Others are the program's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 end=$((SECONDS + $2)) cores=${3:-}; shift $(($# < 3 ? $# : 3))
 cd "$(dirname "$0")/.." || exit
 program=${DYNAMICCL:-build/release/dynamiccl}
 libraries=(openmpi mpich gloo)
 
+# COMMAND, which a signal to this shell ends before the shell.
+guarded() { # COMMAND...
+  local child='' stopped='' code
+  trap 'stopped=1; trap "" TERM HUP; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM HUP
+  "$@" &
+  child=$!
+  [ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null
+  wait "$child"; code=$?
+  [ -z "$stopped" ] || { wait "$child"; exit 143; }
+  trap - TERM HUP
+  return $code
+}
+# Whether a run was begun in this database: `run` makes the file before its checks are done.
+begun() { # DATABASE
+  [ -s "$1" ] && [ "$("$program" query --db "$1" --format csv 'SELECT count(*) FROM run' 2>/dev/null | tail -n 1)" != 0 ]
+}
 # One library until the time is over.
 library() { # NAME CORES ARGUMENT...
-  local name=$1 cpus=$2 db=$out/$1.sqlite pinned=() resume=() code; shift 2
+  local name=$1 cpus=$2 db=$out/$1.sqlite pinned=() resume code try; shift 2
   [ ! -e "$out/$name.done" ] || return 0
   [ $((end - SECONDS)) -gt 20 ] || return 75
   # Containers are their engine's children: they are told their cores by their profile.
   [ -z "$cpus" ] || pinned=(taskset -c "$cpus")
   [ -z "$cpus" ] || set -- --set "profile.single-docker.cpus=\"$cpus\"" --set "profile.cross-docker.cpus=\"$cpus\"" "$@"
-  [ ! -e "$db" ] || resume=(--resume)
-  timeout --signal=INT --kill-after=30 $((end - SECONDS - 15)) "${pinned[@]}" "$program" run experiments/container_training.toml \
-    --set "axes.backend=[\"$name\"]" --no-report --db "$db" "${resume[@]}" "$@" >>"$out/$name.log" 2>&1
-  code=$?
-  [ $code != 1 ] || [ -e "$db" ] || code=2  # nothing was started
+  # Of other arguments "nothing to resume" would tell nothing.
+  [ -e "$out/$name.arguments" ] || echo "$*" >"$out/$name.arguments"
+  [ "$(cat "$out/$name.arguments")" = "$*" ] ||
+    { echo "$out/$name.sqlite was begun with other CORES or ARGUMENTs: give those again, or another OUTPUT_FOLDER" >&2; return 2; }
+  # 1: a launch or a cell failed, an engine did not come up, or the disk is full. Asked again, the program tries what is left; cells
+  # that failed in a launch that ended well are stored with their reason, and then nothing is.
+  for try in first second; do
+    resume=()
+    ! begun "$db" || resume=(--resume)
+    guarded timeout --signal=INT --kill-after=30 $((end - SECONDS - 15)) "${pinned[@]}" "$program" run \
+      experiments/container_training.toml --set "axes.backend=[\"$name\"]" --no-report --db "$db" "${resume[@]}" "$@" \
+      >>"$out/$name.log" 2>&1
+    code=$?
+    if [ $code != 1 ] || [ $((end - SECONDS)) -le 20 ]; then break; fi
+  done
+  if [ $code = 2 ] && [ ${#resume[@]} -gt 0 ] && tail -n 1 "$out/$name.log" | grep -q ': nothing to resume: '; then code=0; fi
   case $code in
-    # 1: cells that cannot be had here, or failed, are stored with their reason.
-    0 | 1) answers "$name" >"$out/$name.md" 2>>"$out/$name.log" && touch "$out/$name.done" ;;
+    0) answers "$name" >"$out/$name.md" 2>>"$out/$name.log" && touch "$out/$name.done" ;;
+    1) echo "$name: something failed (the $try time); another call tries again what is left:" >&2
+      tail -n 5 "$out/$name.log" >&2
+      answers "$name" >"$out/$name.md" 2>>"$out/$name.log"; return 1 ;;
     124 | 130) return 75 ;;
     *) tail -n 5 "$out/$name.log" >&2; return $code ;;
   esac
 }
 answers() { # NAME
-  local query
+  local query code=0
   for query in training rankings published_training ps_against_ring scheduling_tradeoff flags attribution; do
-    echo "## $query"; "$program" query --db "$out/$1.sqlite" --format markdown $query
+    echo "## $query"; guarded "$program" query --db "$out/$1.sqlite" --format markdown $query || code=1
   done
+  return $code
 }
 
 # The PART-th (from 0) of three equal shares of "8-15,24-31", as "8,9,10".
@@ -50,13 +81,26 @@ third() { # CORES PART
   (IFS=,; echo "${all[*]:$(($2 * each)):each}")
 }
 
+# Libraries are jobs, which Ctrl-C does not reach: they and what they measure with are ended before this script.
+# shellcheck disable=SC2317 # by the traps
+ended() { # EXIT_CODE
+  trap '' INT TERM HUP
+  # shellcheck disable=SC2046 # a list
+  kill -TERM $(jobs -p) 2>/dev/null
+  wait
+  exit "$1"
+}
+trap 'ended 129' HUP
+trap 'ended 130' INT
+trap 'ended 143' TERM
 codes=() pids=()
 for part in 0 1 2; do
   if [ -n "$cores" ]; then
     share=$(third "$cores" $part) || exit 2
     library "${libraries[part]}" "$share" "$@" & pids+=($!)
   else
-    library "${libraries[part]}" "" "$@"; codes+=($?)
+    library "${libraries[part]}" "" "$@" &
+    wait $!; codes+=($?)
   fi
 done
 for each in "${pids[@]}"; do wait "$each"; codes+=($?); done

@@ -8,7 +8,8 @@
 # plain-gloo-sizes (build/release). Whole turns alone count; PAIRS bounds them (12).
 set -uo pipefail
 [ $# -ge 3 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) file=$(realpath "$3") ranks=${4:-2}
+out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
+end=$((SECONDS + $2)) file=$(realpath "$3") ranks=${4:-2}
 cd "$(dirname "$0")/.." || exit
 . scripts/plain_turns.sh
 program=${PROGRAM:-build/release/plain-gloo-sizes}

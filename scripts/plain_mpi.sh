@@ -8,7 +8,8 @@
 # plain-mpi-sizes-BACKEND (build/release), COLLECTIVES some of its five. Whole turns alone count; PAIRS bounds them (12).
 set -uo pipefail
 [ $# -ge 4 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) backend=$3 file=$(realpath "$4") ranks=${5:-2}
+out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
+end=$((SECONDS + $2)) backend=$3 file=$(realpath "$4") ranks=${5:-2}
 cd "$(dirname "$0")/.." || exit
 . scripts/plain_turns.sh
 case $backend in

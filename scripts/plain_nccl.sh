@@ -8,7 +8,8 @@
 # them (12).
 set -uo pipefail
 [ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-out=$(mkdir -p "$1" && cd "$1" && pwd) end=$((SECONDS + $2)) exported=${3:+$(realpath "$3")}
+out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
+end=$((SECONDS + $2)) exported=${3:+$(realpath "$3")}
 cd "$(dirname "$0")/.." || exit
 gpus=${RANKS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')}
 [ "$gpus" -ge 2 ] || { echo "plain_nccl.sh: $gpus GPUs found by nvidia-smi, two are needed; run it where they are" >&2; exit 1; }
