@@ -126,7 +126,7 @@ TEST_CASE("a comparison between runs goes on where its time was over") {
   std::ofstream(tree.path + "/ways.toml") << "[[work]]\n[[work]]\n";
   const std::string program = tree.path + "/build/release/dynamiccl";
   std::ofstream(program) << R"(#!/bin/bash
-echo "$*" >>"${0%/build*}/calls"
+[ "$1" = query ] || echo "$*" >>"${0%/build*}/calls"
 case $* in
   run*) echo x >"${*: -1}"; [ "${RUNS:-0}" != 2 ] || echo "ways.toml: nothing to resume: none" >&2; exit ${RUNS:-0} ;;
   query*) echo runs,ok; cat "${0%/build*}/stored"; exit ;;
