@@ -394,7 +394,18 @@ struct BadEnd {
   std::string how;
   OutOfMemoryCounts memory_before;
   std::map<unsigned, std::string> interfaces_before;
+  bool is_own_network = false;  ///< ranks start in this program's
 };
+
+/// By itself, before any rank had told anything.
+bool ended_as_it_started(const ProcessOutcome& outcome, const std::vector<RecordFile>& records) {
+  const bool nobody_came = std::all_of(records.begin(), records.end(),
+                                       [](const auto& file) { return file.records.empty(); });
+  const auto* failure = outcome.first_failure();
+  return nobody_came && failure != nullptr && failure->start_error.empty() && !outcome.timed_out &&
+         outcome.interrupted_by == 0 && outcome.stopped == 0 &&
+         signal_behind_launcher(outcome) == 0;
+}
 
 void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& config,
                  const ProcessOutcome& outcome, const std::vector<RecordFile>& records,
@@ -409,13 +420,13 @@ void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& con
     put_first(out_of_memory_clause(end.memory_before, out_of_memory_counts()));
   const auto said = stderr_of(outcome);
   put_first(refused_login_clause(said));
-  const bool nobody_came = std::all_of(records.begin(), records.end(),
-                                       [](const auto& file) { return file.records.empty(); });
-  const auto* failure = outcome.first_failure();
-  if (nobody_came && failure != nullptr && failure->start_error.empty() &&
-      signal_behind_launcher(outcome) == 0)
-    put_first(vanished_interface_clause(
-        {config.backend, said, end.interfaces_before, interfaces_by_index(), default_interface()}));
+  if (ended_as_it_started(outcome, records)) {
+    // Of a container's network, or a node's, nothing is known here.
+    auto after = end.interfaces_before;
+    if (end.is_own_network) after = interfaces_by_index();
+    put_first(vanished_interface_clause({config.backend, said, end.interfaces_before, after,
+                                         end.is_own_network ? default_interface() : "NAME"}));
+  }
   put_first(end.how);
 }
 
@@ -433,7 +444,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   options.kill_elsewhere = [&] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };
-  BadEnd end{"", out_of_memory_counts(), interfaces_by_index()};
+  BadEnd end{"", out_of_memory_counts(), interfaces_by_index(),
+             site.cluster == nullptr && profile.kind == EnvironmentKind::bare_metal};
   const auto outcome = site.start(launch.commands, options);
 
   FinishedLaunch finished;

@@ -36,14 +36,15 @@ std::string refused_login_clause(const std::string& said);
 struct FailedStart {
   Backend backend;
   std::string said;  ///< by its processes
-  /// Of this machine, by the kernel's index: before the launch and after it.
+  /// Of the machine and the network that ranks start in, by the kernel's index: before the launch
+  /// and after it; the same where they are another's.
   std::map<unsigned, std::string> interfaces_before;
   std::map<unsigned, std::string> interfaces_after;
-  std::string stays;  ///< an interface to name in the advice
+  std::string stays;  ///< an interface to name in the advice, or a word for one
 };
 
-/// "" or a clause on a network interface that was gone when a library opened it; where nobody said
-/// why, on those that came or went meanwhile.
+/// "" or a clause on a network interface that was gone when a library opened it; where a library
+/// that may be over UCX failed without a word, on those that came or went meanwhile.
 std::string vanished_interface_clause(const FailedStart& start);
 
 /// One line per rank that did not measure all its cells: how many it has, and which it was in.

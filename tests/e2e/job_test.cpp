@@ -150,7 +150,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   CHECK(says(again.err, "driver unknown"));
   CHECK(nothing_left(program));
 
-  // A file without settings holds nothing that could be checked.
+  // A file without settings holds nothing that could be checked, whatever was learnt per call.
   std::ofstream(out + "/nccl.conf") << "garbage\n";
   const auto damaged = program.run({"tune", "--recheck", "--out", out, "--", kJob});
   CHECK(damaged.exit_code == 2);

@@ -232,12 +232,13 @@ TEST_CASE("a start that failed by an interface that was gone says so, and what t
                                             "[knobs.mpich.env]\nLD_PRELOAD = "
                                             "\"" DYNAMICCL_INTERFACES_THAT_GO "\"\n"
                                             "[protocol]\nlaunches = 1\nretries = 3\n")});
-  CHECK(run.exit_code == 1);
   INFO(run.err);
   // Of all attempts: MPICH's launcher loses now and then what its ranks said.
-  const auto reason = program.value("SELECT group_concat(reason) FROM launch").get<std::string>();
+  const auto reason =
+      program.value("SELECT coalesce(group_concat(reason), '') FROM launch").get<std::string>();
   if (reason.find("ucx function returned") == std::string::npos)
     SKIP("this MPICH is not over UCX, or the machine has no interface but lo: " + reason);
+  CHECK(run.exit_code == 1);
   CHECK_THAT(reason, ContainsSubstring("UCX opens every"));
   CHECK_THAT(reason, ContainsSubstring("run again with --resume"));
   CHECK_THAT(reason, ContainsSubstring("UCX_NET_DEVICES = \""));

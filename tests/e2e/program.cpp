@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Of a command that a test waits for: against standing still, not against busy machines.
-constexpr auto kLongestWait = std::chrono::minutes(8);
+constexpr auto kLongestWait = std::chrono::minutes(15);
 
 /// What stands still while a test waits: every thread, its state and where in the kernel it is.
 void tell_processes() {

@@ -1,7 +1,8 @@
 #include "workers/train/patience.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "core/vocabulary/seconds_variable.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -14,15 +15,13 @@ double round_us(const TrainingSpec& spec, Micros compute) {
 }  // namespace
 
 Micros longest_silence(const TrainingSpec& spec, int workers, Micros compute) {
-  constexpr double kLeastS = 30;
+  constexpr double kUsualS = 30;
   constexpr double kStandstill = 20;  // steps
-  const char* told = std::getenv("DYNAMICCL_SILENCE_S");
-  const double least_s = told == nullptr ? 0 : std::strtod(told, nullptr);
   // Gradients and weights of all workers one after the other, over a link of 10 Mbit/s.
   constexpr double kBytesPerUs = 1.25;
   const double bytes =
       2.0 * workers * 4 * static_cast<double>(facts_of(spec.model, spec.batch).parameters);
-  return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + bytes / kBytesPerUs +
+  return Micros(seconds_of_variable("DYNAMICCL_SILENCE_S", kUsualS).count() + bytes / kBytesPerUs +
                 kStandstill * round_us(spec, compute));
 }
 

@@ -108,17 +108,19 @@ std::string write_choice(const std::string& folder, const JobTuningResult& resul
 
 StoredChoice read_choice(const std::string& folder) {
   StoredChoice stored;
+  // A table that no job would load is no part of the choice, and lies there of an earlier one.
+  bool has_table = false;
   std::istringstream lines(read_whole(folder + kConf));
   for (std::string line; std::getline(lines, line);) {
     // What follows is the user's own.
     if (line.starts_with("# What NCCL would")) break;
     const auto equals = line.find('=');
+    has_table = has_table || line.starts_with("DYNAMICCL_TUNER_TABLE=");
     if ((line.starts_with("NCCL_") || line.starts_with("DYNAMICCL_SHARED_FOLDER=")) &&
         equals != std::string::npos && !line.starts_with("NCCL_TUNER_PLUGIN"))
       stored.choice.variables[line.substr(0, equals)] = line.substr(equals + 1);
   }
-  std::error_code ignored;
-  if (fs::exists(folder + kTable, ignored)) {
+  if (has_table) {
     std::string problem;
     const CallTableFile file = call_table_from_text(read_whole(folder + kTable), problem);
     if (!problem.empty())

@@ -505,8 +505,8 @@ TEST_CASE("a launch ends no process that has another folder of the same name", "
   const auto other =
       shell(fmt::format("unshare --mount /bin/bash -c 'mount -t tmpfs none {0} && cp \"$(type -P "
                         "sleep)\" {0}/other && exec {0}/other 60' "
-                        ">/dev/null 2>&1 & for i in $(seq 500); do grep -q {0}/other /proc/$!/maps "
-                        "&& break; sleep 0.02; done; "
+                        ">/dev/null 2>&1 & for i in $(seq 3000); do grep -q {0}/other /proc/$!/maps "
+                        "&& break; sleep 0.02; done; grep -q {0}/other /proc/$!/maps || exit 9; "
                         "{1} tune --db {2} --out {3} --plugin {1} -- true; kill $!",
                         launch, kProgram, folder.path("x.sqlite"), folder.path("tuned")));
   INFO(other.err);

@@ -17,8 +17,9 @@ constexpr const char* kUcx =
     "init_worker(71)...............:  ucx function returned with failed status(ucx_init.c 71 "
     "init_worker No such device)\n";
 
-std::string clause(const std::string& said, const Interfaces& after) {
-  return vanished_interface_clause({Backend::mpich, said, kBefore, after, "eth0"});
+std::string clause(const std::string& said, const Interfaces& after,
+                   Backend backend = Backend::mpich) {
+  return vanished_interface_clause({backend, said, kBefore, after, "eth0"});
 }
 
 }  // namespace
@@ -41,6 +42,7 @@ TEST_CASE(
   CHECK_THAT(told, ContainsSubstring("nobody said why"));
   CHECK_THAT(told, ContainsSubstring("meanwhile (veth7)"));
   CHECK(clause("", kBefore).empty());
+  CHECK(clause("", again, Backend::gloo).empty());
   CHECK(clause("cannot open shared object file", again).empty());
   CHECK(clause("cudaGetDevice: No such device", kBefore).empty());
   Interfaces many = kBefore;

@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -155,6 +156,19 @@ TEST_CASE("nobody is taken for lost in the time of a slow worker's rounds, or of
   // A server waits until each worker has done the rounds of all.
   spec.oracle = 8;
   CHECK(longest_wait(spec, 16, step).count() > 8 * 16 * 100 * 3 * step.count());
+}
+
+TEST_CASE("how long silence is borne is a number of seconds", "[d-13]") {
+  const TrainingSpec spec;
+  const auto borne = [&](const char* told) {
+    setenv("DYNAMICCL_SILENCE_S", told, 1);
+    return longest_silence(spec, 2, Micros(0)).count();
+  };
+  CHECK(borne("60") - borne("2") == 58e6);
+  CHECK(borne("") - borne("30") == 0);
+  for (const char* wrong : {"5m", "inf", "nan", "-1", "0"})
+    CHECK_THROWS_WITH(borne(wrong), ContainsSubstring("no number of seconds"));
+  unsetenv("DYNAMICCL_SILENCE_S");
 }
 
 TEST_CASE("a server that does not answer is named", "[d-13][d-14]") {
