@@ -165,7 +165,7 @@ esac
   const auto whole = compare(same);
   CHECK(whole.exit_code == 0);
   CHECK_THAT(whole.out, ContainsSubstring("best-fixed"));
-  CHECK(tree.text("calls").starts_with("tune ways.toml --between-runs --db "));
+  CHECK(tree.text("calls").starts_with("tune ways.toml --set "));
   CHECK(tree.text("calls").find("--replay") == std::string::npos);
 }
 
