@@ -145,7 +145,7 @@ std::string vanished_interface_clause(const FailedStart& start) {
   const bool named = start.said.find("ucx function returned") != std::string::npos &&
                      start.said.find("No such device") != std::string::npos;
   const auto changed = which_changed(start);
-  const bool over_ucx = start.backend == Backend::mpich || start.backend == Backend::openmpi;
+  const bool over_ucx = backend_facts(start.backend).is_mpi;
   if (!named && (!over_ucx || changed.empty() || !trim(start.said).empty())) return "";
   std::string what;
   if (named)

@@ -502,13 +502,13 @@ TEST_CASE("a launch ends no process that has another folder of the same name", "
   const auto launch = folder.path("tuned/launches/launch-000");
   std::filesystem::create_directories(launch);
   // Its program lies in that folder, which makes it a process that maps a file there.
-  const auto other =
-      shell(fmt::format("unshare --mount /bin/bash -c 'mount -t tmpfs none {0} && cp \"$(type -P "
-                        "sleep)\" {0}/other && exec {0}/other 60' "
-                        ">/dev/null 2>&1 & for i in $(seq 3000); do grep -q {0}/other /proc/$!/maps "
-                        "&& break; sleep 0.02; done; grep -q {0}/other /proc/$!/maps || exit 9; "
-                        "{1} tune --db {2} --out {3} --plugin {1} -- true; kill $!",
-                        launch, kProgram, folder.path("x.sqlite"), folder.path("tuned")));
+  const auto other = shell(
+      fmt::format("unshare --mount /bin/bash -c 'mount -t tmpfs none {0} && cp \"$(type -P "
+                  "sleep)\" {0}/other && exec {0}/other 60' "
+                  ">/dev/null 2>&1 & for i in $(seq 3000); do grep -q {0}/other /proc/$!/maps "
+                  "&& break; sleep 0.02; done; grep -q {0}/other /proc/$!/maps || exit 9; "
+                  "{1} tune --db {2} --out {3} --plugin {1} -- true; kill $!",
+                  launch, kProgram, folder.path("x.sqlite"), folder.path("tuned")));
   INFO(other.err);
   CHECK_THAT(other.err, ContainsSubstring("no rank of it loaded the plugin"));
   CHECK(other.exit_code == 0);
