@@ -117,6 +117,12 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         "that none is was not shown; more measurements can tell (--evaluations, --agent "
         "exhaustive, tune.confirm_launches)",
         kUndecided, cells, result.tasks.size()));
+  if (const auto cells = flagged(result, kOnlyDefault); cells > 0)
+    advice.push_back(fmt::format(
+        "{} in {} of {} cells: every other way was measured and none reached the target accuracy, "
+        "so that the default stays; for another choice give more epochs, lower the target, or "
+        "change those ways",
+        kOnlyDefault, cells, result.tasks.size()));
   if (const auto cells = flagged(result, kUnexplored); cells > 0)
     advice.push_back(
         fmt::format("{} in {} of {} cells: no setting but the default was measured "
@@ -147,8 +153,8 @@ std::string applied_advice(const TuningResult& result) {
   if (asked == static_cast<std::ptrdiff_t>(result.tasks.size())) return "";
   return fmt::format(
       "the table sets something in {} of {} cells; in the others the library's own choice was "
-      "measured: the table keeps it there, or has no row of their library, collective, size, "
-      "ranks and regime",
+      "measured: the table keeps it there, has no row of their library, collective, size, "
+      "ranks and regime, or names a setting that does not exist here",
       asked, result.tasks.size());
 }
 

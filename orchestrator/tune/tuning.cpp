@@ -271,6 +271,7 @@ class LiveTuning {
     const auto& floor = task.search.gloo_floor;
     return answer_of({.arms = task.arms(),
                       .tried = tuned.outcome.tried,
+                      .missed = tuned.outcome.missed,
                       .guard = tuned.outcome.guard,
                       .ratio = tuned.ratio,
                       .above_gloo_floor = floor && tuned.entry.evidence.tuned_us >

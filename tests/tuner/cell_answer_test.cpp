@@ -37,6 +37,19 @@ TEST_CASE("what an interval leaves open is undecided, what was not measured unex
   CHECK(answer(1, std::nullopt, 1).flag == kNothingToSet);
 }
 
+TEST_CASE("where every other way missed its target, more measurements are not asked for",
+          "[E-146][H-12]") {
+  const auto flag = [](std::size_t tried, std::size_t missed, std::optional<Ratio> ratio) {
+    return answer_of({.arms = 3, .tried = tried, .missed = missed, .ratio = ratio}, {}).flag;
+  };
+  CHECK(flag(3, 2, std::nullopt) == kOnlyDefault);
+  // One failed, or was not measured.
+  CHECK(flag(3, 1, std::nullopt) == kUndecided);
+  CHECK(flag(2, 1, std::nullopt) == kUndecided);
+  // One that missed once and was compared all the same.
+  CHECK(flag(3, 2, between(0.9, 1.1)) == kUndecided);
+}
+
 TEST_CASE("verdict, guard and flag of a cell never contradict each other", "[E-146]") {
   for (const double low : {0.5, 0.9, 0.975, 0.985, 0.99, 1.01, 1.05, 1.5})
     for (const double width : {0.0, 0.01, 0.05, 0.5})

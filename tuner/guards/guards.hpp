@@ -40,6 +40,8 @@ inline constexpr std::string_view kNonActionable = "non_actionable_regime";
 inline constexpr std::string_view kUnexplored = "unexplored";
 /// Whether a setting is faster stayed open.
 inline constexpr std::string_view kUndecided = "undecided";
+/// Every other setting was measured, and none of them reached what it is to reach.
+inline constexpr std::string_view kOnlyDefault = "only_default_reaches";
 /// There is no other setting than the default that may be chosen.
 inline constexpr std::string_view kNothingToSet = "nothing_to_set";
 /// Slower than Gloo at all, the lower threshold: told, not reverted.

@@ -8,6 +8,7 @@ namespace {
 /// Why the default stays, where nothing was surely faster.
 std::string_view flag_of(const CellEvidence& evidence, const ConfirmationRule& rule) {
   if (evidence.arms <= 1) return kNothingToSet;
+  if (!evidence.ratio && evidence.missed + 1 >= evidence.arms) return kOnlyDefault;
   if (evidence.tried <= 1 && !evidence.ratio) return kUnexplored;
   const bool no_gain =
       evidence.ratio && evidence.ratio->interval && evidence.ratio->interval->low > 1 - rule.band;

@@ -13,6 +13,7 @@ namespace dynamiccl {
 struct CellEvidence {
   std::size_t arms = 1;                     ///< settings there are, the default among them
   std::size_t tried = 0;                    ///< of these, measured at least once
+  std::size_t missed = 0;                   ///< and did not reach what they are to reach
   GuardVerdict guard = GuardVerdict::pass;  ///< the search's; what failed there was not compared
   /// Choice over default on fresh launches, at the rule's confidence; nullopt = not compared.
   std::optional<Ratio> ratio;
@@ -25,12 +26,14 @@ struct CellAnswer {
   bool kept = false;    ///< the choice is used, else the default
   std::string verdict;  ///< of the choice against the default; "" = not compared
   GuardVerdict guard = GuardVerdict::pass;
-  std::string_view flag;  ///< kNonActionable, kUnexplored, kUndecided, kNothingToSet or none
+  /// kNonActionable, kUnexplored, kUndecided, kOnlyDefault, kNothingToSet or none
+  std::string_view flag;
 };
 
 /// Kept is what is faster with the rule's confidence, be it by less than its band: FASTER. That
 /// nothing is faster (kNonActionable) takes an interval which leaves out a gain of the band or
-/// more, and a measurement of every setting; what was not compared, or leaves it open, is
+/// more, and a measurement of every setting; where every other setting missed what it is to reach,
+/// nothing is left to compare (kOnlyDefault); what was not compared, or leaves it open, is
 /// undecided.
 CellAnswer answer_of(const CellEvidence& evidence, const ConfirmationRule& rule);
 

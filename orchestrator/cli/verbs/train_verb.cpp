@@ -24,6 +24,28 @@ struct TrainArguments {
   std::string without;
 };
 
+/// Two places of which one would be the other's folder, or none at all.
+void check_names(const TrainArguments& arguments) {
+  if (arguments.out.empty())
+    throw Error(ErrorKind::input,
+                "--out: an empty name is no file; name the policy, or leave --out out for " +
+                    TrainArguments{}.out);
+  if (arguments.report.empty()) return;
+  const auto resolved = [](const std::string& place) {
+    auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(place));
+    return path.has_filename() ? path : path.parent_path();  // "P/" is P
+  };
+  const auto policy = resolved(arguments.out);
+  for (auto folder = resolved(arguments.report); folder.has_relative_path();
+       folder = folder.parent_path())
+    if (folder == policy)
+      throw Error(
+          ErrorKind::input,
+          fmt::format("--out {} --report {}: the policy is a file, and cannot be the folder "
+                      "of the report or one above it; choose another place with --report",
+                      arguments.out, arguments.report));
+}
+
 /// Minutes of training end in these places: what cannot be written is told before it begins.
 void make_places(const TrainArguments& arguments) {
   const auto make = [](const std::filesystem::path& folder, const char* option) {
@@ -33,6 +55,7 @@ void make_places(const TrainArguments& arguments) {
       throw Error(ErrorKind::input, fmt::format("{}: cannot be written: {}; {}", folder.string(),
                                                 std::strerror(errno), remedy));
   };
+  check_names(arguments);
   if (std::filesystem::is_directory(arguments.out))
     throw Error(
         ErrorKind::input,

@@ -26,6 +26,7 @@ flag(environment, subject, flag, times, rule) AS (
            WHEN 'non_actionable_regime' THEN 'every setting was measured, and the interval leaves out a gain of 2 % or more'
            WHEN 'undecided' THEN 'no measured setting is surely faster; that none is was not shown'
            WHEN 'unexplored' THEN 'no setting but the default was measured'
+           WHEN 'only_default_reaches' THEN 'every other way was measured, and none reached the target'
            WHEN 'nothing_to_set' THEN 'there is no other setting that a job could load'
            WHEN 'slower_than_gloo' THEN 'slower than Gloo on the same task'
            WHEN 'lossless_saturated' THEN 'the best setting takes longer than the workload leaves for it'

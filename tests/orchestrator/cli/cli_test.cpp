@@ -518,6 +518,17 @@ TEST_CASE("training that cannot be written is refused before it begins") {
   CHECK(refused({"--out", "/tmp"}).find("is a folder") != std::string::npos);
   CHECK(refused({"--out", "x.policy", "--report", "/dev/null/r"}).find("--report") !=
         std::string::npos);
+  CHECK(refused({"--out", ""}).find("--out: an empty name is no file") != std::string::npos);
+  // A folder that the report would make where the policy is to be.
+  const testing::Folder folder;
+  const std::string place = folder.path("ppo");
+  for (const auto& report : {place, place + "/", place + "/curves", folder.path("./ppo")}) {
+    INFO(report);
+    CHECK(
+        refused({"--out", place, "--report", report}).find("cannot be the folder of the report") !=
+        std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(place));
+  }
 }
 
 TEST_CASE("a policy sets calls and does not choose what runs",

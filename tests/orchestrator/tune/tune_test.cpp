@@ -270,6 +270,21 @@ TEST_CASE("ways that missed the target accuracy are told, and what nothing could
                  ContainsSubstring("give more epochs, lower the target"));
 }
 
+TEST_CASE("a default that alone reaches the target is told without a call for more measurements",
+          "[H-12]") {
+  TuningResult result;
+  result.tasks.resize(1);
+  result.tasks[0].outcome.missed = 2;
+  result.tasks[0].entry.evidence.default_us = 10;
+  result.tasks[0].entry.flags = {std::string(kOnlyDefault)};
+  const auto advice = flag_advice(result);
+  REQUIRE(advice.size() == 2);
+  CHECK_THAT(advice[1],
+             ContainsSubstring("only_default_reaches in 1 of 1 cells: every other way") &&
+                 ContainsSubstring("the default stays"));
+  for (const std::string& line : advice) CHECK(line.find("--evaluations") == std::string::npos);
+}
+
 TEST_CASE("a table that is judged says where it asks for nothing") {
   TuningResult result;
   result.tasks.resize(3);
