@@ -339,15 +339,26 @@ TEST_CASE("random-k draws other places in each step, the same on all workers", "
   CHECK(seen.size() > 950);
 }
 
+namespace {
+
+/// Of rank two: two products of vectors, each times its weight.
+std::vector<float> two_directions(std::size_t rows, std::size_t columns, float first = 1,
+                                  float second = 1) {
+  const auto a = gradient_like(2 * rows, 3);
+  const auto b = gradient_like(2 * columns, 4);
+  std::vector<float> matrix(rows * columns);
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j)
+      matrix[i * columns + j] = first * a[i] * b[j] + second * a[rows + i] * b[columns + j];
+  return matrix;
+}
+
+}  // namespace
+
 TEST_CASE("two factors are exact for a matrix of that rank", "[d-95]") {
   constexpr std::size_t kRows = 40;
   constexpr std::size_t kColumns = 30;
-  const auto a = gradient_like(2 * kRows, 3);
-  const auto b = gradient_like(2 * kColumns, 4);
-  std::vector<float> matrix(kRows * kColumns);
-  for (std::size_t i = 0; i < kRows; ++i)
-    for (std::size_t j = 0; j < kColumns; ++j)
-      matrix[i * kColumns + j] = a[i] * b[j] + a[kRows + i] * b[kColumns + j];
+  const auto matrix = two_directions(kRows, kColumns);
   const ExchangePlan plan = plan_of(Codec::powersgd, {matrix.size()}, {kRows});
   const CodedPart part = coded_parts(plan, 0)[0];
   WorkerCodec worker(plan, 0, 1);
@@ -371,14 +382,8 @@ TEST_CASE("two factors are exact for a matrix of that rank", "[d-95]") {
 TEST_CASE("two factors begin anew after gradients that were zero or of a lower rank", "[d-95]") {
   constexpr std::size_t kRows = 40;
   constexpr std::size_t kColumns = 30;
-  const auto a = gradient_like(2 * kRows, 3);
-  const auto b = gradient_like(2 * kColumns, 4);
-  const auto matrix = [&](float first, float second) {
-    std::vector<float> made(kRows * kColumns);
-    for (std::size_t i = 0; i < kRows; ++i)
-      for (std::size_t j = 0; j < kColumns; ++j)
-        made[i * kColumns + j] = first * a[i] * b[j] + second * a[kRows + i] * b[kColumns + j];
-    return made;
+  const auto matrix = [](float first, float second) {
+    return two_directions(kRows, kColumns, first, second);
   };
   ExchangePlan plan = plan_of(Codec::powersgd, {kRows * kColumns}, {kRows});
   plan.codec.feedback = GENERATE(false, true);
@@ -407,12 +412,7 @@ TEST_CASE("two factors begin anew after gradients that were zero or of a lower r
 TEST_CASE("more columns than a matrix has directions say none of them twice", "[d-95]") {
   constexpr std::size_t kRows = 60;
   constexpr std::size_t kColumns = 50;
-  const auto a = gradient_like(2 * kRows, 3);
-  const auto b = gradient_like(2 * kColumns, 4);
-  std::vector<float> matrix(kRows * kColumns);
-  for (std::size_t i = 0; i < kRows; ++i)
-    for (std::size_t j = 0; j < kColumns; ++j)
-      matrix[i * kColumns + j] = a[i] * b[j] + a[kRows + i] * b[kColumns + j];
+  const auto matrix = two_directions(kRows, kColumns);
   ExchangePlan plan = plan_of(Codec::powersgd, {matrix.size()}, {kRows});
   constexpr std::size_t kRank = 10;
   plan.codec.rank = kRank;

@@ -1,5 +1,6 @@
 // Exchanges of a GPU's gradients by way of host memory, with a memory that tells its own from
 // others'.
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -242,6 +243,95 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
   }
   for (auto& thread : threads) thread.join();
   for (const auto& problem : problems) CHECK(problem.empty());
+}
+
+namespace {
+
+/// A library that works on GPUs and is given host memory alone.
+class HostFedCommunicator final : public ThreadCommunicator {
+ public:
+  using ThreadCommunicator::ThreadCommunicator;
+  [[nodiscard]] bool works_on_gpu() const override { return true; }
+};
+
+/// What a worker's encoded steps brought, of gradients in this memory.
+/// @param gpu nullptr: in the host's
+std::vector<float> coded_steps(Communicator& comm, const ExchangePlan& plan, FakeGpu* gpu) {
+  const std::size_t count = plan.elements();
+  const auto gradients =
+      gpu == nullptr ? make_host_memory()->allocate(count) : gpu->allocate(count);
+  GradientExchange exchange(comm, plan, gradients.get(), gradients.get(), gpu);
+  std::vector<float> sums;
+  for (int step = 0; step < kSteps; ++step) {
+    for (std::size_t i = 0; i < count; ++i)
+      gradients.get()[i] = value_of(comm.rank() - plan.first_worker(), step, i) - 0.05F;
+    exchange.start_step();
+    for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
+    for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.wait(i);
+    exchange.flush();
+    sums.insert(sums.end(), gradients.get(), gradients.get() + count);
+  }
+  return sums;
+}
+
+/// Every rank's, servers' empty, of all workers in GPUs' memory or all in the host's.
+std::vector<std::vector<float>> coded_sums(const ExchangePlan& plan, bool on_gpus) {
+  const int ranks = plan.first_worker() + 2;
+  Network network;
+  std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));
+  std::vector<std::string> problems(sums.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto at = static_cast<std::size_t>(rank);
+      try {
+        HostFedCommunicator comm(network, rank, ranks);
+        FakeGpu gpu;
+        comm.look = [&](const void* data) {
+          if (gpu.owns(data)) throw Error(ErrorKind::bug, "the library was given GPU memory");
+        };
+        if (rank < plan.first_worker())
+          GradientServer(comm, plan).serve(kSteps);
+        else
+          sums[at] = coded_steps(comm, plan, on_gpus ? &gpu : nullptr);
+      } catch (const std::exception& error) {
+        problems[at] = error.what();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  for (const auto& problem : problems) CHECK(problem == "");
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("what the host encodes of GPUs' gradients is what it encodes of its own",
+          "[d-73][d-82]") {
+  using M = TrainingMethod;
+  const auto way =
+      GENERATE(Way{M::bsp_a2a, 0, Packing::none}, Way{M::wfbp_a2a, 0, Packing::none},
+               Way{M::mg_wfbp, 0, Packing::none}, Way{M::bytescheduler_a2a, 0, Packing::none},
+               Way{M::bsp_ps, 1, Packing::none}, Way{M::wfbp_ps, 2, Packing::none},
+               Way{M::bytescheduler_ps, 1, Packing::none});
+  const auto codec = GENERATE(Codec::stc, Codec::sbc, Codec::three_lc, Codec::threshold,
+                              Codec::adacomp, Codec::qsgd_adaptive);
+  INFO(name_of(way.method) << ", " << way.servers << " servers, " << name_of(codec));
+  ExchangePlan plan = plan_of(way);
+  TrainingSpec spec;
+  spec.compression = codec;
+  spec.density = 0.05;
+  plan.codec = codec_settings(spec);
+  plan.seed = 7;
+  // What is encoded is not cut.
+  plan.pieces = cut(plan.counts, each_alone(plan.counts.size()), plan.elements());
+  if (way.servers > 0) assign_servers(plan.pieces, way.servers);
+  const auto by_host = coded_sums(plan, false);
+  const auto staged = coded_sums(plan, true);
+  CHECK(staged == by_host);
+  // Workers agree, and something came.
+  CHECK(staged.back() == staged[staged.size() - 2]);
+  CHECK(
+      std::any_of(staged.back().begin(), staged.back().end(), [](float sum) { return sum != 0; }));
 }
 
 TEST_CASE("ByteScheduler sends what a GPU has computed while the rest is only queued", "[d-03]") {
