@@ -24,16 +24,7 @@ launch() { # COLLECTIVE
   rm -rf "$meet"
   return $code
 }
-one_turn() { # TURN SIDES
-  local collective side code=0
-  for collective in allreduce broadcast allgather alltoall; do
-    for side in $2; do
-      # shellcheck source=/dev/null
-      (if [ "$side" = loaded ]; then set -a; . "$file"; fi; launch "$collective") | sed "s/^/$1 $side $collective /" || code=1
-    done
-  done
-  return $code
-}
+one_turn() { turn_of "$file" "$1" "$2" launch allreduce broadcast allgather alltoall; } # TURN SIDES
 plain_turns $end "$out" one_turn
 result=$?
 tail -n 2 "$out/gains.txt"

@@ -21,17 +21,9 @@ program=${PROGRAM:-build/release/plain-mpi-sizes-$backend}
 [ -x "$program" ] || cmake --build build/release --target "plain-mpi-sizes-$backend" || exit
 [ -r "$file" ] || { echo "$file cannot be read" >&2; exit 2; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-one_turn() { # TURN SIDES
-  local collective side code=0
-  for collective in ${COLLECTIVES:-allreduce broadcast allgather reduce_scatter alltoall}; do
-    for side in $2; do
-      # shellcheck source=/dev/null
-      (if [ "$side" = loaded ]; then set -a; . "$file"; fi; timeout 120 "${launcher[@]}" "$program" "$collective" 8) |
-        sed "s/^/$1 $side $collective /" || code=1
-    done
-  done
-  return $code
-}
+launch() { timeout 120 "${launcher[@]}" "$program" "$1" 8; } # COLLECTIVE
+read -ra collectives <<<"${COLLECTIVES:-allreduce broadcast allgather reduce_scatter alltoall}"
+one_turn() { turn_of "$file" "$1" "$2" launch "${collectives[@]}"; } # TURN SIDES
 plain_turns $end "$out" one_turn
 result=$?
 tail -n 2 "$out/gains.txt"

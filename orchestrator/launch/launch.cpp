@@ -19,6 +19,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/seconds_variable.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/wire/record_frames.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -26,7 +27,6 @@
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/launch/observe.hpp"
 #include "orchestrator/launch/post_mortem.hpp"
-#include "orchestrator/launch/stopped_limit.hpp"
 #include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
@@ -153,6 +153,8 @@ double states_us(const WorkCell& cell) {
 }
 
 }  // namespace
+
+Micros stopped_limit() { return seconds_of_variable("DYNAMICCL_STOPPED_S", 30); }
 
 Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& cells) {
   if (protocol.launch_timeout.count() > 0) return protocol.launch_timeout;

@@ -57,6 +57,10 @@ struct FinishedLaunch {
 /// Timeout of a launch: the protocol's, or what its cells may take at most by their time caps.
 Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& cells);
 
+/// After which a rank that a signal has stopped is not waited for any longer: DYNAMICCL_STOPPED_S.
+/// @throws Error(input) where that is no number of seconds
+Micros stopped_limit();
+
 /// The worker's run.json for one launch of a group.
 RunConfig make_run_config(const PlannedGroup& group, const RunProtocol& protocol,
                           const std::string& launch_id, std::uint64_t seed,

@@ -11,7 +11,6 @@
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
-#include "orchestrator/launch/stopped_limit.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
 
