@@ -77,6 +77,11 @@ std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
                                                 ? "SIGHUP: its terminal was closed"
                                                 : "SIGTERM");
   if (outcome.stopped != 0) return describe_stopped(outcome);
+  if (outcome.deserted)
+    return fmt::format(
+        "every rank had ended and the launcher had not {:.3g} s later (DYNAMICCL_STOPPED_S), so it "
+        "was ended; run again with --resume; until then: {}",
+        stopped_limit().seconds(), join(outcome.states, "; "));
   if (outcome.timed_out)
     return fmt::format("no end after {} s (protocol.launch_timeout): all processes were ended{}",
                        timeout.seconds() < 10 ? fmt::format("{:.3g}", timeout.seconds())
@@ -405,7 +410,7 @@ bool ended_as_it_started(const ProcessOutcome& outcome, const std::vector<Record
                                        [](const auto& file) { return file.records.empty(); });
   const auto* failure = outcome.first_failure();
   return nobody_came && failure != nullptr && failure->start_error.empty() && !outcome.timed_out &&
-         outcome.interrupted_by == 0 && outcome.stopped == 0 &&
+         outcome.interrupted_by == 0 && outcome.stopped == 0 && !outcome.deserted &&
          signal_behind_launcher(outcome) == 0;
 }
 

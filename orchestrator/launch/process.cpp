@@ -18,6 +18,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "containers/processes.hpp"
@@ -34,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Micros kKillRound{200e3};
 constexpr int kMaxKillRounds = 50;
-/// So often in turn a process is seen to be stopped before that ends its start.
+/// So often in turn a process is seen to be stopped, or all ranks gone, before that ends its start.
 constexpr int kLooks = 15;
 
 std::chrono::microseconds to_chrono(Micros time) {
@@ -135,6 +136,8 @@ class Child {
     read(err_, err_buffer_, err_tail_, options.on_stderr);
   }
 
+  /// 0: it did not start.
+  [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool running() const { return running_; }
   [[nodiscard]] bool failed() const {
     return !running_ && (result.exit_code != 0 || !result.start_error.empty());
@@ -338,8 +341,36 @@ class Start {
         seen = is_stopped(pid) ? seen + 1 : 0;
         if (seen >= kLooks && is_still_there(pid)) return end_stopped(pid);
       }
+      seen_deserted_ = is_deserted() ? seen_deserted_ + 1 : 0;
+      if (seen_deserted_ >= kLooks) return end_deserted();
       look_again();
     });
+  }
+  /// A launcher may stand still when its ranks end: Open MPI's does now and then when one is killed
+  /// while it starts them. Whoever was seen once counts by its number from then on, as what it runs
+  /// later may show nobody what it carries, and so do children of the commands.
+  [[nodiscard]] bool is_deserted() {
+    note_started();
+    if (!had_started_ || !started_.empty()) return false;
+    known_ = pids_of_processes(kMarkerVariable, options_.marker);
+    note_started();
+    return started_.empty() &&
+           std::none_of(children_.begin(), children_.end(), [](const Child& one) {
+             return one.running() && has_living_child(one.pid());
+           });
+  }
+  void note_started() {
+    for (const pid_t pid : known_)
+      if (std::none_of(children_.begin(), children_.end(),
+                       [&](const Child& one) { return one.pid() == pid; }))
+        started_.insert(pid);
+    std::erase_if(started_, [](pid_t pid) { return !is_alive(pid); });
+    had_started_ = had_started_ || !started_.empty();
+  }
+  void end_deserted() {
+    outcome_.states = states_of_processes(kMarkerVariable, options_.marker);
+    outcome_.deserted = true;
+    stop(SIGTERM);
   }
   /// Its number may be another's by now.
   [[nodiscard]] bool is_still_there(pid_t pid) const {
@@ -417,6 +448,9 @@ class Start {
   int kill_rounds_ = 0;
   std::vector<pid_t> known_;  ///< marked processes
   std::map<pid_t, int> seen_stopped_;
+  std::set<pid_t> started_;   ///< alive and marked, the commands' own left out
+  bool had_started_ = false;  ///< there was one
+  int seen_deserted_ = 0;
   int looked_ = 0;
   int find_at_ = 1;
 };
@@ -424,7 +458,7 @@ class Start {
 }  // namespace
 
 bool ProcessOutcome::ok() const {
-  return !timed_out && stopped == 0 && !ended_early && interrupted_by == 0 &&
+  return !timed_out && stopped == 0 && !deserted && !ended_early && interrupted_by == 0 &&
          first_failure() == nullptr && !results.empty();
 }
 

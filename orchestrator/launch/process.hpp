@@ -13,8 +13,8 @@ namespace dynamiccl {
 
 struct ProcessOptions {
   Micros timeout{120e6};
-  /// A marked process that a signal has stopped for so long, while this one ran, ends the start; 0:
-  /// none does.
+  /// A marked process that a signal has stopped for so long, while this one ran, ends the start; so
+  /// do commands that have started others and outlive the last of them by so long. 0: none does.
   Micros stopped_limit{0};
   /// Between TERM and KILL, and for the other commands once one has failed.
   Micros grace{2e6};
@@ -55,7 +55,8 @@ struct ProcessOutcome {
   /// At the timeout or when one was stopped for too long, before anything was ended: each process
   /// and its state.
   std::vector<std::string> states;
-  pid_t stopped = 0;  ///< the process that was; 0 = none
+  pid_t stopped = 0;      ///< the process that was; 0 = none
+  bool deserted = false;  ///< all that the commands had started was gone, they were not
 
   [[nodiscard]] bool ok() const;
   /// First failed command's result, nullptr when all ended with 0.

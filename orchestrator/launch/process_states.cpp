@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 
 #include "containers/processes.hpp"
 #include "core/vocabulary/text.hpp"
@@ -92,5 +94,23 @@ std::vector<pid_t> pids_of_processes(const char* variable, const std::string& ma
 }
 
 bool is_stopped(pid_t pid) { return state_of(pid) == 'T'; }
+
+bool is_alive(pid_t pid) {
+  const char state = state_of(pid);
+  return state != '?' && state != 'Z' && state != 'X';
+}
+
+bool has_living_child(pid_t pid) {
+  std::error_code gone;
+  const std::string threads = fmt::format("/proc/{}/task", pid);
+  std::filesystem::directory_iterator thread(threads, gone);
+  for (; !gone && thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
+    const std::string file = thread->path().string() + "/children";
+    if (!std::filesystem::exists(file, gone)) return true;
+    for (const auto& child : split(kernel_file_text(file), ' '))
+      if (!trim(child).empty() && is_alive(std::atoi(child.c_str()))) return true;
+  }
+  return false;
+}
 
 }  // namespace dynamiccl

@@ -327,3 +327,22 @@ TEST_CASE("a slow process is not taken for stopped, nor one that is continued", 
   CHECK(outcome.stopped == 0);
   CHECK(outcome.ok());
 }
+
+TEST_CASE("a launcher that outlives all it has started is ended, and others are not", "[safety]") {
+  auto options = options_for(60);
+  options.stopped_limit = Micros(0.6e6);
+  // Its rank is there for long enough to be seen.
+  const auto outcome = run_processes({shell("sleep 3; exec sleep 60")}, options);
+  CHECK(outcome.deserted);
+  CHECK_FALSE(outcome.ok());
+  CHECK_FALSE(outcome.timed_out);
+  // Nobody was started, or somebody is there, or a moment passes between two.
+  for (const char* other :
+       {"exec sleep 3", "sleep 3; true", "for i in 1 2 3 4 5 6; do sleep 0.5; done; true",
+        "sleep 1; env -i sleep 3; true"}) {
+    INFO(other);
+    const auto well = run_processes({shell(other)}, options);
+    CHECK_FALSE(well.deserted);
+    CHECK(well.ok());
+  }
+}
