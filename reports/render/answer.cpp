@@ -104,14 +104,25 @@ std::string in_columns(std::string text, std::size_t width) {
   return text + std::string(width - text.size(), ' ');
 }
 
+/// As much of a list as there is room for, said where that is not all of it.
+std::string list_within(const std::string& list, std::size_t width) {
+  constexpr std::string_view kMore = " ...";
+  if (list.size() <= width) return list;
+  if (width < kMore.size()) return "";
+  const auto comma = list.rfind(", ", width - kMore.size());
+  return (comma == std::string::npos ? "" : list.substr(0, comma + 1)) + std::string(kMore);
+}
+
 std::string cost_line(const std::string& environment, const std::vector<CellCost>& costs,
                       std::size_t cells, const std::string& moved) {
   std::string line = in_columns(environment, 28) + "  ";
   std::vector<double> ratios;
   std::size_t slower = 0;
+  bool judged = false;  // one launch has no interval
   for (const auto& cost : costs) {
     if (cost.figure->environment != environment) continue;
     ratios.push_back(cost.ratio.value);
+    judged = judged || cost.ratio.interval.has_value();
     slower += cost.verdict == Verdict::slower ? 1 : 0;
   }
   line += fmt::format("{:>5}  ", cells);
@@ -125,10 +136,9 @@ std::string cost_line(const std::string& environment, const std::vector<CellCost
     line += in_columns(fmt::format("{} [{} .. {}]", format_number(median(ratios)),
                                    format_number(*low), format_number(*high)),
                        26) +
-            in_columns(fmt::format("{} of {}", slower, ratios.size()), 14);
+            in_columns(judged ? fmt::format("{} of {}", slower, ratios.size()) : "not judged", 14);
   }
-  line += moved;
-  if (line.size() > kWidth) line.resize(kWidth);
+  line += list_within(moved, kWidth - std::min(line.size(), kWidth));
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
 }
@@ -262,19 +272,32 @@ std::string some_lines(const std::vector<std::string>& lines, std::size_t most,
   return out;
 }
 
-std::string next_text(const std::string& run, const std::string& page, bool costs, bool training) {
+/// A command to be copied; what it is for stands behind it where the line has room.
+std::string command_line_of(const std::string& begin, const std::string& what_for) {
+  const std::string whole = begin + "    " + what_for;
+  return (whole.size() <= kWidth ? whole : begin) + "\n";
+}
+
+/// What is typed to go on, for the database that the answer is of.
+std::string next_text(const Reader& reader, const std::string& run, const std::string& page,
+                      bool costs, bool training) {
   const std::string id = run.substr(0, 8);
+  const std::string db =
+      reader.path() == "results/dynamiccl.sqlite" ? "" : " --db " + shell_quote(reader.path());
   std::string out = "\n";
   if (!page.empty()) out += "page: " + page + "\n";
-  out += fmt::format("next: dynamiccl query {} --run {}    every cell with its interval\n",
-                     costs      ? "overhead"
-                     : training ? "training"
-                                : "latency",
-                     id);
+  out += command_line_of(fmt::format("next: dynamiccl query {} --run {}{}",
+                                     costs      ? "overhead"
+                                     : training ? "training"
+                                                : "latency",
+                                     id, db),
+                         "every cell with its interval");
   if (page.empty())
+    out += command_line_of(fmt::format("      dynamiccl report {} --html{}", id, db),
+                           "the page, with charts and causes");
+  if (costs)
     out +=
-        fmt::format("      dynamiccl report {} --html    the page, with charts and causes\n", id);
-  if (costs) out += "      dynamiccl doctor    looks for causes and proves each fix by measuring\n";
+        command_line_of("      dynamiccl doctor", "looks for causes; with --prove measures fixes");
   return out;
 }
 
@@ -299,7 +322,7 @@ std::string render_answer(const Reader& reader, const std::string& run_id,
   rest += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
                      "query noise, warmup, independence");
   rest += without_result(reader, run);
-  rest += next_text(run, page, !costs.empty(), !training.empty());
+  rest += next_text(reader, run, page, !costs.empty(), !training.empty());
   constexpr std::size_t kCauses = 2 * kMostCauses + 1;
   constexpr std::size_t kTraining = 3;
   constexpr std::size_t kTableFrame = 2 + 1;  // blank and head, "and ... more"

@@ -13,15 +13,15 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Many environments, each slower than the one before, four launches of each.
+/// Many environments, each slower than the one before.
 /// @param regime of all but bare metal
 std::string answer_of(const std::vector<std::string>& environments, const std::string& page = "",
-                      const std::string& regime = "{}") {
+                      const std::string& regime = "{}", int launches = 4) {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
   const auto plan = make_plan("run-1", environments, {"allreduce", "broadcast"}, {1024, 1 << 20});
   store.begin_run(plan.run, plan.groups, plan.cells);
-  for (int block = 0; block < 4; ++block)
+  for (int block = 0; block < launches; ++block)
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       const auto start = make_start(plan.groups[g].id, block);
       const auto row = store.begin_launch("run-1", start);
@@ -46,7 +46,7 @@ TEST_CASE("the answer of a run fits a screen and says what environments cost") {
                        ContainsSubstring("4 of 4"));
   CHECK_THAT(text, ContainsSubstring("worst: 2.00") && ContainsSubstring("best: 2.00"));
   CHECK_THAT(text, ContainsSubstring("page: results/r.html") &&
-                       ContainsSubstring("next: dynamiccl query overhead --run run-1"));
+                       ContainsSubstring("next: dynamiccl query overhead --run run-1 --db "));
 }
 
 TEST_CASE("the answer has at most 30 lines of 100 columns, however many environments there are") {
@@ -56,6 +56,11 @@ TEST_CASE("the answer has at most 30 lines of 100 columns, however many environm
   const auto lines = split(answer_of(environments), '\n');
   CHECK(lines.size() <= 31);  // the last one is empty
   for (const auto& line : lines) CHECK(line.size() <= 100);
+}
+
+TEST_CASE("one launch of each environment judges none of them") {
+  const auto text = answer_of({"bare-metal", "single-docker"}, "", "{}", 1);
+  CHECK_THAT(text, ContainsSubstring("not judged") && !ContainsSubstring("0 of 4"));
 }
 
 TEST_CASE("no evidence cuts a cause's fix, which stands on a line of its own") {
