@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamiccl {
@@ -41,6 +42,9 @@ struct DecisionInfo {
   std::optional<std::int64_t> launch;  ///< row of the launch, from Store::begin_launch
 };
 
+/// Who chose, and what.
+using StoredSearch = std::pair<TuningInfo, std::vector<DecisionInfo>>;
+
 /// Writes the decision log. Every call is one transaction. Has a connection of its own beside the
 /// Store's; not thread-safe.
 class DecisionLog {
@@ -54,6 +58,8 @@ class DecisionLog {
   /// @returns the row that decisions refer to. @throws Error(input) for a run that is not stored
   std::int64_t begin(const TuningInfo& tuning);
   void add(std::int64_t tuning, const std::vector<DecisionInfo>& decisions);
+  /// All searches of a run, or none of them. @returns false when the run has some already
+  bool add_all(const std::string& run_id, const std::vector<StoredSearch>& searches);
 
  private:
   class Impl;

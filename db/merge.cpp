@@ -3,6 +3,7 @@
 #include <SQLiteCpp/Backup.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/vocabulary/text.hpp"
@@ -133,20 +134,108 @@ std::vector<std::string> texts(SQLite::Database& db, const std::string& sql) {
 
 int number(SQLite::Database& db, const std::string& sql) { return db.execAndGet(sql).getInt(); }
 
+/// Launches of the run m.uuid, by the database that has them.
+std::string launches_of_run(const std::string& database, const std::string& what) {
+  return fmt::format(
+      "(SELECT {1} FROM {0}.launch l JOIN {0}.plan_group g ON g.id = l.group_id JOIN {0}.run u ON "
+      "u.id = g.run_id WHERE u.uuid = m.uuid",
+      database, what);
+}
+
+/// A run that was merged before it was complete, and was resumed where it came from.
+const std::string& more_launches() {
+  static const std::string condition =
+      "m.status <> 'running' AND o.status <> 'running' AND EXISTS " +
+      launches_of_run("other", "1") + " AND l.uuid NOT IN (SELECT uuid FROM main.launch))";
+  return condition;
+}
+
+/// Nothing is here that did not come from there, or is there as well.
+std::string all_is_there() {
+  const auto tunings = [](const char* database) {
+    return fmt::format(
+        "(SELECT count(*) FROM {0}.tuning t JOIN {0}.run u ON u.id = t.run_id WHERE u.uuid = "
+        "m.uuid)",
+        database);
+  };
+  return "NOT EXISTS " + launches_of_run("main", "1") +
+         " AND NOT EXISTS (SELECT 1 FROM other.launch c WHERE c.uuid = l.uuid AND (c.status = 'ok' "
+         "OR l.status <> 'ok'))) AND " +
+         tunings("main") + " <= " + tunings("other");
+}
+
+/// Rows of an owned table here that belong to a run of temp.merge_runs.
+std::string goes(const std::vector<MergeTable>& plan, const MergeTable& table) {
+  if (table.name == "run") return "uuid IN (SELECT uuid FROM temp.merge_runs)";
+  for (const auto& column : table.columns) {
+    if (column.numbers.empty() || column.numbers == table.name) continue;
+    if (!column.required && table.columns.front().name != column.name) continue;
+    const auto owner = std::find_if(plan.begin(), plan.end(), [&](const auto& one) {
+      return one.owned && one.name == column.numbers;
+    });
+    if (owner != plan.end())
+      return fmt::format("\"{}\" IN (SELECT \"{}\" FROM main.\"{}\" WHERE {})", column.name,
+                         owner->columns.front().name, owner->name, goes(plan, *owner));
+  }
+  throw Error(ErrorKind::bug,
+              fmt::format("table {} has no reference that it cannot be without", table.name));
+}
+
+/// Runs of which the other database knows more are taken out here, to come whole.
+void make_way(SQLite::Database& db, const std::vector<MergeTable>& plan, MergeSummary& summary) {
+  const std::string both = " FROM main.run m JOIN other.run o ON o.uuid = m.uuid WHERE ";
+  db.exec("INSERT INTO temp.merge_runs SELECT m.uuid" + both + more_launches() + " AND " +
+          all_is_there());
+  summary.grown = texts(db, "SELECT uuid FROM temp.merge_runs ORDER BY uuid");
+  summary.diverged = number(db, "SELECT count(*)" + both + more_launches()) -
+                     static_cast<int>(summary.grown.size());
+  summary.already_there = number(db, "SELECT count(*)" + both + "1") - summary.diverged -
+                          static_cast<int>(summary.grown.size());
+  for (auto table = plan.rbegin(); table != plan.rend(); ++table)
+    if (table->owned && !summary.grown.empty())
+      db.exec(fmt::format("DELETE FROM main.\"{}\" WHERE {}", table->name, goes(plan, *table)));
+}
+
+/// What refers to rows that are not there would be left out without a word.
+void require_sound(SQLite::Database& db, const std::vector<MergeTable>& plan,
+                   const std::string& other_path) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::data,
+                fmt::format("import: {} is damaged, or another program changed it: {}; nothing of "
+                            "it was stored",
+                            other_path, what));
+  };
+  SQLite::Statement known(db,
+                          "SELECT 1 FROM other.sqlite_master WHERE type = 'table' AND name = ?");
+  for (const auto& table : plan) {
+    known.reset();
+    known.bind(1, table.name);
+    if (!known.executeStep()) refuse("it has no table " + table.name);
+  }
+  SQLite::Statement sound(db, "PRAGMA other.quick_check(1)");
+  if (sound.executeStep() && sound.getColumn(0).getString() != "ok")
+    refuse(sound.getColumn(0).getString());
+  SQLite::Statement lost(db, "PRAGMA other.foreign_key_check");
+  if (lost.executeStep())
+    refuse(fmt::format("a row of its table {} refers to one of {} that is not there",
+                       lost.getColumn(0).getString(), lost.getColumn(2).getString()));
+}
+
 /// The other database is attached as "other".
 MergeSummary merge_attached(const Statements& statements, const std::string& other_path) {
   SQLite::Database& db = statements.db();
   MergeSummary summary;
+  const auto plan = merge_plan(db);
+  require_sound(db, plan, other_path);
+  make_way(db, plan, summary);
   db.exec(
-      "INSERT INTO temp.merge_runs SELECT uuid FROM other.run WHERE status <> 'running' AND uuid "
-      "NOT IN (SELECT uuid FROM main.run)");
-  summary.already_there =
-      number(db, "SELECT count(*) FROM other.run WHERE uuid IN (SELECT uuid FROM main.run)");
+      "INSERT OR IGNORE INTO temp.merge_runs SELECT uuid FROM other.run WHERE status <> 'running' "
+      "AND uuid NOT IN (SELECT uuid FROM main.run)");
   summary.running = number(db,
                            "SELECT count(*) FROM other.run WHERE status = 'running' AND uuid NOT "
                            "IN (SELECT uuid FROM main.run)");
   if (number(db, "SELECT count(*) FROM temp.merge_runs") == 0) return summary;
-  for (const auto& table : merge_plan(db)) {
+  for (const auto& table : plan) {
     // Numbers of an owned table are given before its rows come, those of a shared one after.
     if (table.owned) number_rows(db, table);
     summary.rows += copy_rows(db, table);

@@ -404,6 +404,17 @@ void refuse_mixed_sources(const std::vector<TaggedLine>& lines, const std::strin
 }  // namespace
 
 std::string decoded_text(const std::string& bytes, const std::string& path) {
+  for (const auto& [magic, program] :
+       {std::pair<std::string_view, const char*>{"\x1F\x8B", "gunzip"},
+        {"\xFD"
+         "7zXZ",
+         "unxz"},
+        {"\x28\xB5\x2F\xFD", "unzstd"},
+        {"BZh", "bunzip2"},
+        {"PK\x03\x04", "unzip"}})
+    if (bytes.starts_with(magic))
+      throw Error(ErrorKind::data, fmt::format("{}: is compressed; unpack it first: {} {}", path,
+                                               program, shell_quote(path)));
   std::string text = bytes;
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
     text = from_utf16(std::string_view(bytes).substr(2), bytes[0] == '\xFE');

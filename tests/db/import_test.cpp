@@ -163,6 +163,81 @@ TEST_CASE("a database comes with every row, references intact, once", "[G-01]") 
   CHECK(counts(mine) == after);
 }
 
+TEST_CASE("a database whose rows refer to nothing is refused, not merged in part", "[safety]") {
+  for (const char* damage : {"UPDATE launch SET group_id = 99999 WHERE id = 1",
+                             "DELETE FROM launch_rank", "ALTER TABLE sample RENAME TO sample2"}) {
+    INFO(damage);
+    const ScratchFolder folder;
+    const auto other = folder.file("other.sqlite");
+    const auto mine = folder.file("mine.sqlite");
+    measure(other, "run-9", 10);
+    measure(mine, "run-1", 10);
+    SQLite::Database(other, SQLite::OPEN_READWRITE).exec(damage);
+    const auto before = counts(mine);
+    Store store(mine);
+    try {
+      store.merge(other);
+      FAIL_CHECK("merged");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::data);
+      CHECK_THAT(error.what(), ContainsSubstring("other.sqlite is damaged"));
+    }
+    CHECK(counts(mine) == before);
+  }
+}
+
+TEST_CASE("a run that was resumed after it had been merged comes again, whole", "[safety]") {
+  const ScratchFolder folder;
+  const auto other = folder.file("other.sqlite");
+  const auto mine = folder.file("mine.sqlite");
+  const auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
+  const auto launch = [&](Store& store, int block) {
+    store_launch(store, plan, plan.groups[0], block, [](const CellInfo&, int, int) { return 5.0; });
+  };
+  measure(mine, "run-1", 10);
+  {
+    Store measuring(other);
+    measuring.begin_run(plan.run, plan.groups, plan.cells);
+    launch(measuring, 0);
+    measuring.add_event("run-9", std::nullopt, "noise", "a neighbour was loud");
+    measuring.end_run("run-9", "interrupted");
+  }
+  const auto first = content(mine, "run-1");
+  {
+    Store store(mine);
+    CHECK(store.merge(other).runs.size() == 1);
+  }
+  std::filesystem::copy_file(mine, folder.file("resumed-here.sqlite"));
+  {
+    Store resumed(other);
+    launch(resumed, 1);
+    launch(resumed, 2);
+    resumed.end_run("run-9", "complete");
+  }
+  {
+    Store store(mine);
+    const auto summary = store.merge(other);
+    CHECK(summary.runs == std::vector<std::string>{"run-9"});
+    CHECK(summary.grown == summary.runs);
+    CHECK(summary.already_there == 0);
+    CHECK(store.merge(other).already_there == 1);
+  }
+  CHECK(references_hold(mine));
+  CHECK(content(mine, "run-9") == content(other, "run-9"));
+  CHECK(content(mine, "run-1") == first);
+
+  // Where both went on, neither's launches are taken out.
+  const auto here = folder.file("resumed-here.sqlite");
+  Store store(here);
+  launch(store, 3);
+  store.end_run("run-9", "complete");
+  const auto before = content(here, "run-9");
+  const auto summary = store.merge(other);
+  CHECK(summary.diverged == 1);
+  CHECK(summary.runs.empty());
+  CHECK(content(here, "run-9") == before);
+}
+
 TEST_CASE("a merged run can be told from one measured here, and its copy is gone", "[G-01]") {
   const ScratchFolder folder;
   measure(folder.file("other.sqlite"), "run-9", 30);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "core/vocabulary/digest.hpp"
@@ -200,7 +201,17 @@ Imported store_run(Store& store, const ReadRun& read, const ImportOptions& optio
 
 void merge_database(Store& store, const std::string& path, std::vector<Imported>& done) {
   const auto summary = store.merge(path);
-  for (const auto& run : summary.runs) done.push_back({path, "dynamiccl", run, "imported"});
+  for (const auto& run : summary.runs) {
+    const bool grown =
+        std::find(summary.grown.begin(), summary.grown.end(), run) != summary.grown.end();
+    done.push_back(
+        {path, "dynamiccl", run, grown ? "imported anew: has more launches by now" : "imported"});
+  }
+  if (summary.diverged > 0)
+    done.push_back({path, "dynamiccl", "",
+                    fmt::format("{} runs left as they are: here and there have launches of their "
+                                "own",
+                                summary.diverged)});
   if (summary.already_there > 0)
     done.push_back(
         {path, "dynamiccl", "", fmt::format("{} runs already there", summary.already_there)});
@@ -217,7 +228,7 @@ struct ReadDecisions {
 
 ReadDecisions read_leaders_file(const std::string& path, const std::string& text) {
   ReadDecisions read;
-  read.records = read_decisions(path);
+  read.records = parse_decisions(text, path);
   if (read.records.empty())
     throw Error(ErrorKind::data, path + ": holds no decision; the leader writes one per choice");
   ForeignRun& foreign = read.run;
@@ -245,20 +256,22 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
 
 Imported store_decisions(Store& store, const std::string& db, const ReadDecisions& read) {
   const ForeignRun& run = read.run;
-  if (!store.import_run(run)) return {run.source, "decisions", run.run.id, "already there"};
-  DecisionLog log(db);
-  std::map<std::string, std::vector<DecisionInfo>> by_author;
-  std::map<std::string, DecisionAuthor> authors;
-  for (const DecisionRecord& record : read.records) {
-    const std::string key = record.author.agent + record.author.policy_version;
-    authors[key] = record.author;
-    by_author[key].push_back(decision_info(record));
+  // An import that ended between the run and its choices is completed.
+  store.import_run(run);
+  // Leaders that followed each other in one folder may have had seeds of their own.
+  using Author = std::tuple<std::string, std::string, std::uint64_t>;
+  std::map<Author, std::vector<DecisionInfo>> by_author;
+  for (const DecisionRecord& record : read.records)
+    by_author[{record.author.agent, record.author.policy_version, record.author.seed}].push_back(
+        decision_info(record));
+  std::vector<StoredSearch> searches;
+  for (auto& [author, rows] : by_author) {
+    const auto& [agent, policy, seed] = author;
+    searches.emplace_back(TuningInfo{run.run.id, "job", agent, policy, seed, "{}"},
+                          std::move(rows));
   }
-  for (const auto& [key, rows] : by_author) {
-    const DecisionAuthor& author = authors.at(key);
-    log.add(log.begin({run.run.id, "job", author.agent, author.policy_version, author.seed, "{}"}),
-            rows);
-  }
+  if (!DecisionLog(db).add_all(run.run.id, searches))
+    return {run.source, "decisions", run.run.id, "already there"};
   return {run.source, "decisions", run.run.id,
           fmt::format("imported, {} choices", read.records.size())};
 }
