@@ -119,7 +119,8 @@ std::optional<WireMessage> WireSocket::receive() {
   WireHeader header;
   std::memcpy(&header, in_.data(), sizeof(header));
   const bool facts = header.kind == WireHeader::Kind::facts;
-  if (header.magic != WireHeader::kMagic || header.text_bytes > (facts ? kMostFactsBytes : 0)) {
+  if (header.magic != WireHeader::kMagic || header.kind > WireHeader::Kind::facts ||
+      header.text_bytes > (facts ? kMostFactsBytes : 0)) {
     fail();
     in_.clear();
     return std::nullopt;

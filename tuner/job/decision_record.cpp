@@ -1,6 +1,7 @@
 #include "tuner/job/decision_record.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,14 +9,22 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "tuner/state/feature_sources.hpp"
 
 namespace dynamiccl {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::int64_t kLongestLine = std::int64_t{1} << 20;
+/// Keys are sorted.
+constexpr std::string_view kLineBegin = "{\"agent\":";
+/// Of a file of them, as of other programs' logs.
+constexpr std::uintmax_t kMostDecisionsMib = 256;
 
 json number_or_null(const std::optional<double>& number) {
   return number && std::isfinite(*number) ? json(*number) : json();
@@ -86,40 +95,90 @@ DecisionRecord decision_from_line(const std::string& line, const std::string& so
     if (!sound) throw Error(ErrorKind::data, "a field is out of its range");
     return record;
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::data, source + ": a line is no decision: " + error.what() +
+    throw Error(ErrorKind::data, source + ": the line is no decision: " + error.what() +
                                      "; the leader's file holds one JSON object per line");
   }
 }
 
-DecisionFile::DecisionFile(const std::string& path) {
+DecisionFile::DecisionFile(const std::string& path) : path_(path) {
   if (path.empty()) return;
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // Folders of jobs may be everybody's: a pipe there would wait for its reader whatever signal
+  // comes, and a link would have another file written to.
+  file_ =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
   if (file_ < 0)
-    throw Error(ErrorKind::environment, "cannot write the decisions to " + path + ": " +
-                                            std::strerror(errno) + "; choose another folder");
+    throw Error(ErrorKind::environment,
+                "cannot write the decisions to " + path + ": " +
+                    (errno == ELOOP ? "it is a link" : std::strerror(errno)) +
+                    "; choose another folder or file");
+  struct stat status {};
+  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(file_);
+    throw Error(ErrorKind::environment, "cannot write the decisions to " + path +
+                                            ": it is no regular file; choose another folder or "
+                                            "file");
+  }
+  cut_torn_end(status.st_size);
 }
 
 DecisionFile::~DecisionFile() {
   if (file_ >= 0) ::close(file_);
 }
 
+/// What a writer that was killed in its last line left of it would make the next line none.
+void DecisionFile::cut_torn_end(std::int64_t size) {
+  std::string end(static_cast<std::size_t>(std::min(size, kLongestLine)), '\0');
+  const std::int64_t begin = size - static_cast<std::int64_t>(end.size());
+  if (::pread(file_, end.data(), end.size(), begin) != static_cast<ssize_t>(end.size())) return;
+  const std::size_t last = end.rfind('\n');
+  const std::size_t whole = last == std::string::npos ? 0 : last + 1;
+  // Nothing is taken from a file of somebody's notes.
+  const std::string_view torn = std::string_view(end).substr(whole, kLineBegin.size());
+  if ((last == std::string::npos && begin > 0) || torn.empty() || !kLineBegin.starts_with(torn))
+    return;
+  [[maybe_unused]] const int cut = ::ftruncate(file_, begin + static_cast<std::int64_t>(whole));
+}
+
 void DecisionFile::add(const DecisionRecord& record) {
   if (file_ < 0) return;
   const std::string line = decision_line(record) + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(file_, line.data(), line.size());
+  const off_t before = ::lseek(file_, 0, SEEK_END);
+  const ssize_t written = ::write(file_, line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return;
+  ++lost_;
+  why_ = std::strerror(written < 0 ? errno : ENOSPC);
+  // The beginning of a line is none, and would spoil the next one.
+  if (written > 0 && before >= 0) [[maybe_unused]]
+    const int cut = ::ftruncate(file_, before);
+}
+
+std::string DecisionFile::problem() const {
+  if (lost_ == 0) return "";
+  return path_ + ": " + std::to_string(lost_) + " choice" + (lost_ == 1 ? " is" : "s are") +
+         " not in it: " + why_;
+}
+
+std::vector<DecisionRecord> parse_decisions(const std::string& text, const std::string& path) {
+  std::vector<DecisionRecord> records;
+  std::size_t number = 0;
+  for (std::size_t at = 0;;) {
+    const std::size_t end = text.find('\n', at);
+    // Whoever wrote it was killed in the last line.
+    if (end == std::string::npos) break;
+    ++number;
+    if (end > at)
+      records.push_back(
+          decision_from_line(text.substr(at, end - at), path + ":" + std::to_string(number)));
+    at = end + 1;
+  }
+  return records;
 }
 
 std::vector<DecisionRecord> read_decisions(const std::string& path) {
+  require_whole_file(path, kMostDecisionsMib);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(ErrorKind::input, path + ": cannot be read");
-  std::vector<DecisionRecord> records;
-  std::string line;
-  while (std::getline(file, line)) {
-    // Whoever wrote it was killed in the last line.
-    if (file.eof()) break;
-    if (!line.empty()) records.push_back(decision_from_line(line, path));
-  }
-  return records;
+  return parse_decisions({std::istreambuf_iterator<char>(file), {}}, path);
 }
 
 json setting_json(const ActionSettings& setting) {

@@ -52,20 +52,30 @@ DecisionRecord decision_from_line(const std::string& line, const std::string& so
 class DecisionFile {
  public:
   /// @param path "": nothing is written
+  /// @throws Error(environment) when it cannot be written, is a link or no regular file
   explicit DecisionFile(const std::string& path);
   ~DecisionFile();
   DecisionFile(const DecisionFile&) = delete;
   DecisionFile& operator=(const DecisionFile&) = delete;
-  /// A full disk costs the record, never the job.
+  /// A full disk costs the record, never the job, nor the file's other lines.
   void add(const DecisionRecord& record);
+  /// Says how many records were lost, and why; "": none.
+  [[nodiscard]] std::string problem() const;
 
  private:
+  void cut_torn_end(std::int64_t size);
+
+  std::string path_;
   int file_ = -1;
+  int lost_ = 0;
+  std::string why_;
 };
 
 /// All records of a file; a torn last line is left out.
 /// @throws Error(input) when it cannot be read, Error(data) when another line is damaged
 std::vector<DecisionRecord> read_decisions(const std::string& path);
+/// The same of what was read already. @throws Error(data) with file and line
+std::vector<DecisionRecord> parse_decisions(const std::string& text, const std::string& path);
 
 /// Parts of records as the decision log keeps them.
 nlohmann::json setting_json(const ActionSettings& setting);

@@ -9,11 +9,15 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <type_traits>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/result_place.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/job/job_facts.hpp"
@@ -132,29 +136,42 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
+/// A line to stderr. Who leads a job goes on where nobody takes what it says, and names of files
+/// that others made steer no terminal.
+void say(const std::string& line) { tell(printable(line) + "\n"); }
+
 void report(JobLeader& leader) {
-  for (const std::string& line : leader.summary()) fmt::print(stderr, "{}\n", line);
-  for (const std::string& line : leader.problems()) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : leader.summary()) say(line);
+  for (const std::string& line : leader.problems()) say(line);
   if (const auto& facts = leader.facts(); facts) {
-    fmt::print(stderr, "regime: {}\n", facts->regime.name);
+    say(fmt::format("regime: {}", facts->regime.name));
     if (facts->nodes > 1)
-      fmt::print(stderr, "told by {} of {} ranks on {} nodes\n", facts->ranks,
-                 leader.watch().ranks(), facts->nodes);
+      say(fmt::format("told by {} of {} ranks on {} nodes", facts->ranks, leader.watch().ranks(),
+                      facts->nodes));
   }
   const Rhythm& rhythm = leader.watch().rhythm();
   if (rhythm.found())
-    fmt::print(stderr, "step: {} calls, {:.4g} ms\n", rhythm.pattern.size(),
-               rhythm.step.count() / 1e3);
+    say(fmt::format("step: {} calls, {:.4g} ms", rhythm.pattern.size(), rhythm.step.count() / 1e3));
   else
-    fmt::print(stderr, "no step: {}\n", rhythm.reason);
+    say(fmt::format("no step: {}", rhythm.reason));
   const LeaderCost cost = leader.cost();
-  fmt::print(stderr,
-             "leader: {:.2f} s of a core in {:.1f} s, one thread; {} choices of {:.0f} us, which "
-             "each rank would have made without it\n",
-             cost.cpu_s, cost.wall_s, cost.choices, cost.choice_us);
+  say(fmt::format(
+      "leader: {:.2f} s of a core in {:.1f} s, one thread; {} choices of {:.0f} us, which "
+      "each rank would have made without it",
+      cost.cpu_s, cost.wall_s, cost.choices, cost.choice_us));
+}
+
+/// What was learnt, on stdout. @returns the exit code: output that nobody takes is no success
+int print_rows(JobLeader& leader) {
+  std::string rows;
   for (const TableEntry& entry : leader.entries())
-    fmt::print("{}\t{}\t{:.1f} us default\t{:.1f} us now\n", entry.key.task.text(), entry.arm,
-               entry.evidence.default_us, entry.evidence.tuned_us);
+    rows += fmt::format("{}\t{}\t{:.1f} us default\t{:.1f} us now\n", entry.key.task.text(),
+                        entry.arm, entry.evidence.default_us, entry.evidence.tuned_us);
+  const bool taken =
+      std::fwrite(rows.data(), 1, rows.size(), stdout) == rows.size() && std::fflush(stdout) == 0;
+  if (taken) return 0;
+  say(fmt::format("dynamiccl-leader: what was learnt cannot be printed: {}", std::strerror(errno)));
+  return 1;
 }
 
 /// Counts on from the table that is there.
@@ -170,7 +187,7 @@ std::uint64_t table_epoch(const std::string& path) {
 void write_out(const JobLeader& leader, const std::string& path) {
   // What an earlier job learnt is worth more than nothing.
   if (leader.entries().empty() && std::filesystem::exists(path)) {
-    fmt::print(stderr, "nothing was learnt: {} stays as it was\n", path);
+    say(fmt::format("nothing was learnt: {} stays as it was", path));
     return;
   }
   ConfigurationTable table;
@@ -206,7 +223,7 @@ class FolderWatch {
     const auto found = std::filesystem::status(folder_, code).type();
     missing_ = found == std::filesystem::file_type::not_found && seen_ ? missing_ + 1 : 0;
     if (found == std::filesystem::file_type::directory && !std::exchange(seen_, true))
-      fmt::print(stderr, "looking for ranks in {}\n", folder_);
+      say(fmt::format("looking for ranks in {}", folder_));
     // Ranks that start anew may make it again.
     constexpr int kLooks = 5;
     if (missing_ >= kLooks)
@@ -227,7 +244,7 @@ class FolderWatch {
 void say_new(const std::map<std::string, std::string>& problems,
              std::map<std::string, std::string>& said) {
   for (const auto& [path, text] : problems)
-    if (std::exchange(said[path], text) != text) fmt::print(stderr, "{}\n", text);
+    if (std::exchange(said[path], text) != text) say(text);
 }
 
 int relay(const Arguments& arguments) {
@@ -247,20 +264,21 @@ int relay(const Arguments& arguments) {
     say_new(relays.problems(), said);
     usleep(1000);
   }
-  fmt::print(stderr, "relay: {} connections to {}\n", relays.connections(), arguments.relay);
+  say(fmt::format("relay: {} connections to {}", relays.connections(), arguments.relay));
   return 0;
 }
 
 int lead(Arguments arguments) {
   const auto begin = Clock::now();
+  if (!arguments.out.empty()) require_place(arguments.out, "--out");
   if (arguments.listen >= 0) {
     arguments.leader.hosts = std::make_shared<RelayDesk>(arguments.listen);
-    fmt::print(stderr, "listening on port {} for relays\n", arguments.leader.hosts->port());
+    say(fmt::format("listening on port {} for relays", arguments.leader.hosts->port()));
   }
   DecisionFile decisions(arguments.decisions);
   arguments.leader.on_decision = [&](const DecisionRecord& record) { decisions.add(record); };
   arguments.leader.on_event = [&](const std::string& text) {
-    fmt::print(stderr, "{:8.3f} s: {}\n", seconds_since(begin), text);
+    say(fmt::format("{:8.3f} s: {}", seconds_since(begin), text));
   };
   // The host's facts take a while: the folder may be gone when they are there.
   FolderWatch folder(arguments.folder);
@@ -274,26 +292,30 @@ int lead(Arguments arguments) {
     if (over(begin, arguments.seconds)) break;
     usleep(2000);
   }
-  report(leader);
   if (!arguments.out.empty()) write_out(leader, arguments.out);
-  return 0;
+  report(leader);
+  if (const std::string lost = decisions.problem(); !lost.empty()) say(lost);
+  return print_rows(leader);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
   // A file at its limit is a write that fails.
   std::signal(SIGXFSZ, SIG_IGN);
+  // So is one to a reader that has left.
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     Arguments arguments = parse(argc, argv);
     return arguments.relay.empty() ? lead(std::move(arguments)) : relay(arguments);
   } catch (const dynamiccl::Error& error) {
-    fmt::print(stderr, "dynamiccl-leader: {}\n", error.what());
+    say(fmt::format("dynamiccl-leader: {}", error.what()));
     return error.kind() == dynamiccl::ErrorKind::input ? 2 : 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "dynamiccl-leader: {}\n", error.what());
+    say(fmt::format("dynamiccl-leader: {}", error.what()));
     return 1;
   }
 }

@@ -9,6 +9,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/result_place.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
@@ -159,7 +160,6 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
                            result.arms));
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   if (arguments.between_runs) return exit_of(evaluator);
-  make_db_folder(arguments.table);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
   console.note(
       kept == 0
@@ -170,7 +170,15 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
   return exit_of(evaluator);
 }
 
+/// A search may take hours.
+void require_table_place(const std::string& table) {
+  make_folder(std::filesystem::absolute(table).parent_path().string(),
+              "choose another place with --table");
+  require_place(table, "--table");
+}
+
 int run_live(const TuneArguments& arguments, const Shared& shared) {
+  if (arguments.apply.empty() && !arguments.between_runs) require_table_place(arguments.table);
   Loaded loaded = load(arguments);
   Console console(shared.verbosity());
   TuningOptions options;
@@ -211,6 +219,7 @@ int run_check(const TuneArguments& arguments, const Shared& shared) {
   Loaded loaded = load(arguments);
   Console console(shared.verbosity());
   ConfigurationTable table = read_table(arguments.check);
+  require_place(arguments.check, "--check");
   CheckPlan check = make_check_plan(loaded.experiment, loaded.plan, table);
   const RunInfo info = tune_run(arguments, loaded.experiment, shared, "tune=check");
   return measure_in_run(

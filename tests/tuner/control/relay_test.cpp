@@ -292,6 +292,11 @@ TEST_CASE("what is no message of a relay ends the connection", "[E-119]") {
     wrong.kind = WireMessage::Kind::status;
     wrong.text_bytes = 1;
   }
+  SECTION("a kind that there is not") {
+    // A desk keeps one of each kind: of kinds without end it would keep messages without end.
+    constexpr auto kLast = static_cast<std::uint32_t>(WireMessage::Kind::facts);
+    wrong.kind = static_cast<WireMessage::Kind>(kLast + 1);
+  }
   SECTION("another version") { wrong.magic = WireHeader::kMagic - 1; }
   REQUIRE(write(relay.descriptor(), &wrong, sizeof(wrong)) == sizeof(wrong));
   REQUIRE(until(hears));

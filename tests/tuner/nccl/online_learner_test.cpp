@@ -1,5 +1,6 @@
 #include "tuner/nccl/online_learner.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -366,6 +367,83 @@ TEST_CASE("dynamiccl-leader ends when its folder is removed before any rank came
   text << std::ifstream(said).rdbuf();
   INFO(text.str());
   CHECK(text.str().find("was removed before any rank was heard") != std::string::npos);
+}
+
+namespace {
+
+/// The leader program's exit code for a folder without ranks, with its own stderr, and what it
+/// said.
+struct Led {
+  int code = 0;
+  std::string said;
+};
+Led lead(const std::string& folder, const std::string& words, const std::string& redirected = "") {
+  const std::string said = folder + ".said";
+  const std::string command = "timeout -k 5 60 " DYNAMICCL_LEADER " " + folder +
+                              " --agent default --seconds 0.1 " + words + " 2>" + said + " " +
+                              redirected;
+  const int status = std::system(command.c_str());
+  std::stringstream text;
+  text << std::ifstream(said).rdbuf();
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text.str()};
+}
+
+}  // namespace
+
+TEST_CASE("dynamiccl-leader leads on whatever becomes of what it says", "[safety]") {
+  const Job job;
+  const std::string folder = job.folder + "/ranks";
+  fs::create_directories(folder);
+  for (const char* stream : {"2>/dev/full", "2>&-", "2>&- 1>&-", "<&- 2>&-"}) {
+    INFO(stream);
+    CHECK(lead(folder, "--out " + job.folder + "/table.json", stream).code == 0);
+    CHECK(fs::exists(job.folder + "/table.json"));
+    fs::remove(job.folder + "/table.json");
+  }
+}
+
+TEST_CASE("dynamiccl-leader waits for no pipe and follows no link in its folder", "[safety]") {
+  const Job job;
+  const std::string folder = job.folder + "/ranks";
+  const std::string decisions = folder + "/decisions.jsonl";
+  fs::create_directories(folder);
+  REQUIRE(mkfifo(decisions.c_str(), 0600) == 0);
+  const Led piped = lead(folder, "");
+  INFO(piped.said);
+  CHECK(piped.code == 1);
+  CHECK(piped.said.find("is no regular file") != std::string::npos);
+  fs::remove(decisions);
+  const std::string victim = job.folder + "/victim";
+  fs::create_symlink(victim, decisions);
+  const Led linked = lead(folder, "");
+  INFO(linked.said);
+  CHECK(linked.code == 1);
+  CHECK(linked.said.find("it is a link") != std::string::npos);
+  CHECK_FALSE(fs::exists(victim));
+}
+
+TEST_CASE("dynamiccl-leader refuses a place for its table before it learns", "[safety]") {
+  const Job job;
+  const std::string folder = job.folder + "/ranks";
+  fs::create_directories(folder);
+  const Led nowhere = lead(folder, "--out " + job.folder + "/none/table.json");
+  INFO(nowhere.said);
+  CHECK(nowhere.code == 2);
+  CHECK(nowhere.said.find("its folder is not there") != std::string::npos);
+  CHECK(lead(folder, "--out " + folder).code == 2);
+}
+
+TEST_CASE("names in a leader's folder steer no terminal", "[safety]") {
+  const Job job;
+  const std::string folder = job.folder + "/ranks";
+  fs::create_directories(folder);
+  std::ofstream(folder + "/comm-\x1b[2J.region") << std::string(1 << 16, 'x');
+  // A relay says which file is none.
+  const Led led = lead(folder, "--relay localhost:1");
+  INFO(led.said);
+  CHECK(led.said.find("comm-\\x1b[2J.region") != std::string::npos);
+  CHECK(led.code == 0);
+  CHECK(led.said.find('\x1b') == std::string::npos);
 }
 
 TEST_CASE("trying settings costs no more than its part of the job's time", "[E-108]") {
