@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from faults.machine import processes, read, send
+from faults.machine import processes, read, send, session_seconds
 
 JOB_LIMIT_S = 90
 # What a rank of the storm may say after a fault: an error of the network, by the call that told it.
@@ -52,11 +52,19 @@ class Job:
         return child
 
     def wait(self, child, limit, what):
-        try:
-            return child.wait(limit)
-        except subprocess.TimeoutExpired:
-            self.problem(f"{what} still runs after {limit} s")
-            return None
+        """@returns its exit code; None: it hangs, be it asleep or spinning. Where cores are scarce, limits are of its own time."""
+        began = moved = time.monotonic()
+        used = 0
+        while True:
+            try:
+                return child.wait(1)
+            except subprocess.TimeoutExpired:
+                now, before = time.monotonic(), used
+                used = max(used, session_seconds(child.pid))
+                moved = now if used > before else moved
+            if now - began > limit and (used > limit or now - moved > limit / 3):
+                self.problem(f"{what} still runs after {now - began:.0f} s, {used:.0f} s of them on a core")
+                return None
 
     def said(self):
         return read(self.log).decode(errors="replace")
