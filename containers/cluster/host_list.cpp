@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <numeric>
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -16,9 +18,10 @@ namespace {
 constexpr int kMostSlots = 1 << 16;
 
 [[noreturn]] void refuse(const std::string& source, int line, const std::string& what) {
+  // A NUL would end the message.
   throw Error(ErrorKind::input,
-              fmt::format("{}:{}: {}; a line is `node1`, `node1:4` or `node1 slots=4`", source,
-                          line, what));
+              printable(fmt::format("{}:{}: {}; a line is `node1`, `node1:4` or `node1 slots=4`",
+                                    source, line, what)));
 }
 
 int slots_of(const std::string& text, const std::string& source, int line) {
@@ -32,10 +35,12 @@ int slots_of(const std::string& text, const std::string& source, int line) {
 
 /// Names go into command lines of other programs, where a leading - would be an option.
 bool is_host_name(const std::string& name) {
-  return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
-           c == '@';
-  });
+  const std::string host = name.substr(name.rfind('@') + 1);
+  return !host.empty() && host.front() != '-' && name.front() != '-' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' ||
+                  c == '_' || c == '@';
+         });
 }
 
 /// What the usual other spellings of hosts are to be replaced by.
@@ -75,21 +80,26 @@ ClusterNode parse_host(const std::string& entry, const std::string& source, int 
 }  // namespace
 
 std::vector<ClusterNode> parse_hosts(const std::string& text, const std::string& source) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   std::vector<ClusterNode> nodes;
+  std::map<std::string, std::size_t> places;
   int number = 0;
   for (std::string line : split(text, '\n')) {
+    if (number == 0 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     ++number;
     if (const auto comment = line.find('#'); comment != std::string::npos) line.erase(comment);
     for (const std::string& part : split(line, ',')) {
       const std::string entry(trim(part));
       if (entry.empty()) continue;
       const ClusterNode node = parse_host(entry, source, number);
-      const auto known = std::find_if(nodes.begin(), nodes.end(),
-                                      [&](const auto& one) { return one.name == node.name; });
-      if (known == nodes.end())
+      const auto [known, is_new] = places.try_emplace(node.name, nodes.size());
+      if (is_new)
         nodes.push_back(node);
+      else if (int& slots = nodes[known->second].slots; slots + node.slots <= kMostSlots)
+        slots += node.slots;
       else
-        known->slots += node.slots;
+        refuse(source, number,
+               fmt::format("\"{}\" has more than {} slots by now", node.name, kMostSlots));
     }
   }
   if (nodes.empty()) refuse(source, number, "no host is named");

@@ -3,29 +3,55 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace dynamiccl {
 
-std::string printable(std::string_view text) {
+namespace {
+
+/// Characters of UTF-8 that a terminal shows by doing something: U+0080 to U+009F steer some, the
+/// marks of writing from right to left show what is behind them in another order, as a verdict
+/// that it is not.
+/// @returns their bytes, 0 for others
+std::size_t steering_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) < 0xA0) return 2;
+  if (byte(0) == 0xD8 && byte(1) == 0x9C) return 2;
+  if (byte(0) != 0xE2) return 0;
+  const bool marks = byte(1) == 0x80 && (byte(2) == 0x8E || byte(2) == 0x8F);
+  const bool overrides = byte(1) == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE;
+  const bool isolates = byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;
+  return marks || overrides || isolates ? 3 : 0;
+}
+
+/// "\\x9b" or "\\u202e".
+std::string shown_code(std::string_view letter) {
+  unsigned code = static_cast<unsigned char>(letter[0]);
+  if (letter.size() == 2) code = (code & 0x1FU) << 6 | (static_cast<unsigned>(letter[1]) & 0x3FU);
+  if (letter.size() == 3)
+    code = (code & 0xFU) << 12 | (static_cast<unsigned>(letter[1]) & 0x3FU) << 6 |
+           (static_cast<unsigned>(letter[2]) & 0x3FU);
   constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string shown = code < 0x100 ? "\\x" : "\\u";
+  for (int shift = code < 0x100 ? 4 : 12; shift >= 0; shift -= 4)
+    shown += kDigits[code >> shift & 0xFU];
+  return shown;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
-  for (std::size_t at = 0; at < text.size(); ++at) {
+  for (std::size_t at = 0; at < text.size();) {
     const auto letter = static_cast<unsigned char>(text[at]);
-    const auto next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0U;
     const bool control = (letter < 0x20 && letter != '\n' && letter != '\t') || letter == 0x7f;
-    // U+0080 to U+009F steer some terminals too.
-    const bool second = letter == 0xC2 && next >= 0x80 && next < 0xA0;
-    if (!control && !second) {
-      shown += text[at];
-      continue;
-    }
-    const unsigned code = second ? next : letter;
-    shown += "\\x";
-    shown += kDigits[code >> 4];
-    shown += kDigits[code & 0xF];
-    if (second) ++at;
+    const std::size_t bytes = control ? 1 : steering_bytes(text.substr(at));
+    shown += bytes == 0 ? std::string(1, text[at]) : shown_code(text.substr(at, bytes));
+    at += std::max<std::size_t>(bytes, 1);
   }
   return shown;
 }

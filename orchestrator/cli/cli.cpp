@@ -206,6 +206,11 @@ void add_output_options(CLI::App& verb, Shared& shared) {
   verb.add_flag("-v,--verbose", shared.verbose, "more on stderr, with the ranks' own");
 }
 
+/// Such a name is wrong wherever it is looked for; other errors are the machine's.
+bool is_name_of_no_file(const std::error_code& code) {
+  return code == std::errc::filename_too_long || code == std::errc::too_many_symbolic_link_levels;
+}
+
 int run_command_line(const std::vector<std::string>& argv) {
   Shared shared;
   shared.argv = argv;
@@ -236,7 +241,9 @@ int run_command_line(const std::vector<std::string>& argv) {
     tell(of_another_form(error.what()));
     code = exit_code::kUsage;
   } catch (const std::filesystem::filesystem_error& error) {
-    tell(fmt::format("dynamiccl: {}\n", printable(error.what())));
+    tell(fmt::format("dynamiccl: {}: {}\n", printable(error.path1().string()),
+                     error.code().message()));
+    if (is_name_of_no_file(error.code())) code = exit_code::kUsage;
   } catch (const std::system_error& error) {
     // Thrown by what prints too, which leaves its mark on stdout.
     if (std::ferror(stdout) != 0) {

@@ -205,6 +205,18 @@ TEST_CASE("a Slurm job that is left out of a run's jobs is cancelled") {
   CHECK(queue.cancelled() == "7");
 }
 
+TEST_CASE("a file of hosts is read or refused whatever is in it", "[safety]") {
+  CHECK(parse_hosts("\xef\xbb\xbfnode1:4\r\nnode2\r\n", "x") ==
+        std::vector<ClusterNode>{{"node1", 4}, {"node2", 1}});
+  CHECK_THAT(refusal(std::string("a\0b", 3)),
+             StartsWith("hosts:1: \"a\\x00b\" is no name of a host; a line is"));
+  CHECK_THAT(refusal("root@-oProxyCommand=x"), ContainsSubstring("is no name of a host"));
+  CHECK_THAT(refusal("root@"), ContainsSubstring("is no name of a host"));
+  std::string often;
+  for (int i = 0; i < 40'000; ++i) often += "a:65536\n";
+  CHECK_THAT(refusal(often), StartsWith("hosts:2: \"a\" has more than 65536 slots"));
+}
+
 TEST_CASE("hosts are read as launchers write them") {
   const std::vector<ClusterNode> expected{{"node1", 4}, {"user@node2.lan", 1}};
   CHECK(parse_hosts("node1:4,user@node2.lan", "x") == expected);

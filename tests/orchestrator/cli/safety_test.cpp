@@ -16,6 +16,7 @@
 #include "orchestrator/run/run_setup.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tests/sanitizers.hpp"
+#include "tuner/job/decision_record.hpp"
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
@@ -220,7 +221,7 @@ TEST_CASE("a cell of CSV is never a formula", "[safety]") {
 
 TEST_CASE("imported text steers no terminal", "[safety]") {
   const Folder folder;
-  const auto db = database_with(folder, kSmallOsuTable, "x\x1b]0;owned\x07\x1b[2J\xC2\x9B");
+  const auto db = database_with(folder, kSmallOsuTable, "x\x1b]0;owned\x07\x1b[2J\xC2\x9B\u202e");
   for (const std::string verb : {"show", "list"}) {
     const auto shown =
         verb == "show" ? run({"show", "last", "--db", db}) : run({"list", "--db", db});
@@ -228,11 +229,17 @@ TEST_CASE("imported text steers no terminal", "[safety]") {
     CHECK(shown.out.find('\x1b') == std::string::npos);
     CHECK(shown.out.find('\x07') == std::string::npos);
     CHECK(shown.out.find("\xC2\x9B") == std::string::npos);
+    CHECK(shown.out.find("\u202e") == std::string::npos);
   }
   const auto refused = run({"show", "\x1b[2J", "--db", db});
   CHECK(refused.exit_code == 2);
   CHECK(refused.err.find('\x1b') == std::string::npos);
   CHECK(printable("a\tb\nc\x1b\x7f") == "a\tb\nc\\x1b\\x7f");
+  CHECK(printable("\xC2\x9b") == "\\x9b");
+  // From right to left a verdict reads as another one; other letters stay.
+  CHECK(printable("\u202eREWOLS\u202c \u2067x\u2069 \u200f") ==
+        "\\u202eREWOLS\\u202c \\u2067x\\u2069 \\u200f");
+  CHECK(printable("\u00e9\u2030\u20ac\u2500\U0001f600") == "\u00e9\u2030\u20ac\u2500\U0001f600");
 }
 
 TEST_CASE("a schema version that nobody writes is named as such", "[safety]") {
@@ -512,4 +519,82 @@ TEST_CASE("a launch ends no process that has another folder of the same name", "
   INFO(other.err);
   CHECK_THAT(other.err, ContainsSubstring("no rank of it loaded the plugin"));
   CHECK(other.exit_code == 0);
+}
+
+TEST_CASE("a name that no file can have is wrong input in every place", "[safety]") {
+  const std::string name(5000, 'a');
+  const std::string experiment = DYNAMICCL_SOURCE_DIR "/experiments/quickstart.toml";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"plan", experiment, "--hosts", name},
+        {"clean", "--db", name},
+        {"train", "--out", name},
+        {"plan", name}}) {
+    const auto result = run(words);
+    INFO(words.front() << ": " << result.err.substr(0, 200));
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("File name too long"));
+    CHECK_THAT(result.err, !ContainsSubstring("filesystem error"));
+  }
+}
+
+TEST_CASE("a leader's choices are imported whole, or can be imported again", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  const auto line = [](int seed, int step) {
+    DecisionRecord record;
+    record.author = {"bandit", "", static_cast<std::uint64_t>(seed)};
+    record.task_key = "nccl/ring/allreduce/2^20/r2n1";
+    record.step = step;
+    record.kind = "explore";
+    return decision_line(record) + "\n";
+  };
+  const auto file = folder.file("decisions.jsonl", line(1, 1) + line(1, 2) + line(2, 1));
+  execute(db,
+          "CREATE TRIGGER full_disk BEFORE INSERT ON decision WHEN NEW.step = 2 BEGIN"
+          " SELECT RAISE(ABORT, 'no room'); END");
+  const auto failed = run({"import", file, "--db", db});
+  INFO(failed.err);
+  CHECK(failed.exit_code != 0);
+  execute(db, "DROP TRIGGER full_disk");
+  const auto again = run({"import", file, "--db", db});
+  INFO(again.out << again.err);
+  CHECK_THAT(again.out, ContainsSubstring("3 choices"));
+  CHECK_THAT(run({"import", file, "--db", db}).out, ContainsSubstring("already there"));
+  // Two leaders followed each other: each has its seed.
+  const auto seeds = run({"query",
+                          "SELECT seed, count(*) AS choices FROM tuning JOIN decision ON "
+                          "tuning_id = tuning.id GROUP BY seed ORDER BY seed",
+                          "--json", "--db", db});
+  INFO(seeds.out << seeds.err);
+  const auto rows = nlohmann::json::parse(seeds.out);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].at("choices") == 2);
+  CHECK(rows[1].at("choices") == 1);
+}
+
+TEST_CASE("a search begins only where its table can be written", "[safety]") {
+  const Folder folder;
+  const auto experiment =
+      folder.file("e.toml",
+                  "name = \"e\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
+                  "architecture = \"ring\"\nranks = 2\n[[work]]\narchitecture = \"ring\"\n"
+                  "collective = \"allreduce\"\nsize = \"1KiB\"\n[protocol]\nlaunches = 1\n");
+  const auto db = folder.path("none.sqlite");
+  std::filesystem::create_directories(folder.path("taken"));
+  for (const auto& place : {folder.path("taken"), folder.file("file", "") + "/t.json"}) {
+    const auto result = run({"tune", experiment, "--agent", "random", "--evaluations", "1",
+                             "--table", place, "--db", db});
+    INFO(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("--table"));
+    CHECK_FALSE(std::filesystem::exists(db));
+  }
+}
+
+TEST_CASE("a log that is still compressed is told as such", "[safety]") {
+  const Folder folder;
+  const auto packed = folder.file("a b.txt.gz", "\x1f\x8b\x08 and so on");
+  const auto result = run({"import", packed, "--db", folder.path("x.sqlite")});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("is compressed; unpack it first: gunzip '"));
 }
