@@ -68,8 +68,10 @@ class Store {
   /// @returns false when this run is already here; nothing is written then
   bool import_run(const ForeignRun& run);
   /// Copies the runs of another DynamICCL database that are not here yet, with everything that
-  /// belongs to them. Runs still being measured are left out. The other database is only read.
-  /// @throws Error(data) when it is no database of ours or newer than this program
+  /// belongs to them, and anew those that have got launches since they came. Runs still being
+  /// measured are left out, so are those that went on here as well. The other database is only
+  /// read.
+  /// @throws Error(data) when it is no database of ours, newer than this program, or damaged
   MergeSummary merge(const std::string& other_path);
 
   /// Attempts already stored for this group and block: the `attempt` of the next begin_launch.
