@@ -44,6 +44,14 @@ std::vector<float> TrainingWorker::weights() const {
   return all;
 }
 
+void TrainingWorker::restore(const std::vector<float>& all) {
+  const float* from = all.data();
+  for (const auto& parameter : learner_.parameters()) {
+    memory_.from_host(from, parameter.data, parameter.count);
+    from += parameter.count;
+  }
+}
+
 void TrainingWorker::fetch(int worker) {
   samples_.clear();
   for (int i = 0; i < spec_.batch; ++i) samples_.push_back(sharding_.sample(step_, worker, i));
@@ -346,6 +354,9 @@ void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   }
   times.forward_us += slow_down(loaded_us);
   open_ = false;
+  if (kept_ == nullptr) return;
+  memory_.complete();
+  kept_->push_back(weights());
 }
 
 void TrainingWorker::begin(StepExchange& exchange) {
