@@ -78,8 +78,8 @@ class KinkedLearner final : public StandInLearner {
   std::vector<float> kinks_;
 };
 
-using Work = std::function<void(Communicator&, const ExchangePlan&, TrainingWorker&, Learner&,
-                                CellRecord&)>;
+using Work =
+    std::function<void(Communicator&, const ExchangePlan&, TrainingWorker&, Learner&, CellRecord&)>;
 
 /// One thread a rank; every record must end well. @returns what the first rank's record became
 template <class Ranks>
@@ -133,13 +133,13 @@ template <class Ranks>
 std::vector<float> first_weights(const TrainingSpec& spec) {
   std::vector<float> weights;
   const std::vector<float> none(kWeights, std::numeric_limits<float>::infinity());
-  on_all_ranks<Ranks>(spec, none, [&](auto& comm, const auto& plan, auto& worker, auto& learner,
-                                      CellRecord&) {
-    const auto driving = driver_of(spec, comm, plan, worker, learner);
-    driving->step();
-    driving->finish();
-    if (comm.rank() == 0) weights = worker.weights();
-  });
+  on_all_ranks<Ranks>(spec, none,
+                      [&](auto& comm, const auto& plan, auto& worker, auto& learner, CellRecord&) {
+                        const auto driving = driver_of(spec, comm, plan, worker, learner);
+                        driving->step();
+                        driving->finish();
+                        if (comm.rank() == 0) weights = worker.weights();
+                      });
   return weights;
 }
 
