@@ -44,14 +44,6 @@ std::vector<float> TrainingWorker::weights() const {
   return all;
 }
 
-void TrainingWorker::restore(const std::vector<float>& all) {
-  const float* from = all.data();
-  for (const auto& parameter : learner_.parameters()) {
-    memory_.from_host(from, parameter.data, parameter.count);
-    from += parameter.count;
-  }
-}
-
 void TrainingWorker::fetch(int worker) {
   samples_.clear();
   for (int i = 0; i < spec_.batch; ++i) samples_.push_back(sharding_.sample(step_, worker, i));

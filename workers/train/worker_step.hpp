@@ -97,7 +97,13 @@ class TrainingWorker {
 
   [[nodiscard]] std::vector<float> weights() const;
   /// Weights become these, as weights() gives them.
-  void restore(const std::vector<float>& all);
+  void restore(const std::vector<float>& all) {
+    const float* from = all.data();
+    for (const auto& parameter : learner_.parameters()) {
+      memory_.from_host(from, parameter.data, parameter.count);
+      from += parameter.count;
+    }
+  }
   /// From now on the weights at which each step computes its gradients, as weights() gives them,
   /// are added there: behind the forward pass, which is where those of methods that cross the
   /// barrier are all applied. nullptr: no more.
