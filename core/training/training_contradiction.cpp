@@ -278,12 +278,13 @@ std::string training_contradiction(const TrainingSpec& spec) {
   if (auto reason = coded_average_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = group_codec_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = rate_contradiction(spec); !reason.empty()) return reason;
-  if (architecture_of(spec.method) == Architecture::ring) {
-    const char* asks_for_servers = nullptr;
+  if (method_row(spec.method).sums != SumPlace::server) {
+    std::string asks_for_servers;
+    if (spec.servers > 0) asks_for_servers = fmt::format("servers = {}", spec.servers);
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
     if (spec.placement == ServerPlacement::colocated)
       asks_for_servers = "placement = \"colocated\"";
-    if (asks_for_servers != nullptr)
+    if (!asks_for_servers.empty())
       return fmt::format("{}: {} has no server; take one of the -ps methods", asks_for_servers,
                          name_of(spec.method));
   }

@@ -20,8 +20,9 @@ inline constexpr double kOracleTolerance = 1e-6;
 /// step, 1e-5 at least.
 double oracle_tolerance(bool on_gpu, int steps);
 
-/// Some steps of the method: every worker must have the same bits then, and those of one process
-/// that does every worker's part in turn; weights are at the start again afterwards. Ranks: all.
+/// Some steps of the method: every worker must have the same bits then, and after each step those
+/// of one process that does every worker's part in turn from what the worker had before it;
+/// weights are at the start again afterwards. Ranks: all.
 /// @param worker nullptr on servers
 /// @param driver makes what exchanges the plan's gradients
 /// @param record whose training is filled in; fails where bits are not the same, or weights differ

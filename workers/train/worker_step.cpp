@@ -346,6 +346,9 @@ void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   }
   times.forward_us += slow_down(loaded_us);
   open_ = false;
+  if (kept_ == nullptr) return;
+  memory_.complete();
+  kept_->push_back(weights());
 }
 
 void TrainingWorker::begin(StepExchange& exchange) {

@@ -91,11 +91,23 @@ class TrainingWorker {
   void take_host_gradients(const float* in_order);
   void take_host_velocity(const float* in_order);
   [[nodiscard]] float* velocity() { return velocity_.data(); }
-  /// One step as one process would do it: every worker's batch in turn, gradients added in rank
-  /// order.
+  /// One step as one process would do it from these weights: every worker's batch in turn,
+  /// gradients added in rank order.
   void step_of_all();
 
   [[nodiscard]] std::vector<float> weights() const;
+  /// Weights become these, as weights() gives them.
+  void restore(const std::vector<float>& all) {
+    const float* from = all.data();
+    for (const auto& parameter : learner_.parameters()) {
+      memory_.from_host(from, parameter.data, parameter.count);
+      from += parameter.count;
+    }
+  }
+  /// From now on the weights at which each step computes its gradients, as weights() gives them,
+  /// are added there: behind the forward pass, which is where those of methods that cross the
+  /// barrier are all applied. nullptr: no more.
+  void keep_weights(std::vector<std::vector<float>>* kept) { kept_ = kept; }
   /// Share of so many held-out samples that the model tells right; -1 where there are none.
   [[nodiscard]] double accuracy(int samples);
   /// Which flat buffers there are: gradients in the order of the backward pass, and a second place
@@ -185,6 +197,7 @@ class TrainingWorker {
   std::size_t queued_ = 0;                  ///< gradients of this step whose updates are queued
   bool applied_ = false;                    ///< the exchange has sums applied as they come
   bool open_ = false;                       ///< sums of the last step are not applied yet
+  std::vector<std::vector<float>>* kept_ = nullptr;
   std::vector<Span> stage_spans_;
   bool trace_wanted_ = false;
   bool traces_ = false;

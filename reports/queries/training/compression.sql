@@ -5,6 +5,7 @@
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients
 --   architecture model batch method
+--   synchronisation | text | when workers wait for each other
 --   level | text | all workers; where workers form groups: within groups (group_compression), groups to server (compression)
 --   compression | text | codec of the gradients there
 --   error_feedback | integer | 1 = what encoding takes is added to the next gradient
@@ -79,7 +80,7 @@ numbered AS (
     AND p.batch = c.batch AND p.workers = c.workers AND p.block = c.block
     AND p.pace = json_remove(c.task, '$.oracle', '$.samples', '$.evaluate', '$.steps', '$.epochs', '$.target', '$.looks')
 )
-SELECT a.run_id, a.environment, a.backend, a.carried_by, a.architecture, a.model, a.batch, a.method, a.level,
+SELECT a.run_id, a.environment, a.backend, a.carried_by, a.architecture, a.model, a.batch, a.method, a.synchronisation, a.level,
        a.codec AS compression,
        json_extract(a.figures, '$.error_feedback') AS error_feedback, a.workers, a.n AS launches,
        json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,

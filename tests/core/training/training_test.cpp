@@ -252,6 +252,23 @@ TEST_CASE("what is left to a method leaves a choice", "[d-48][d-49][dear]") {
   CHECK_FALSE(leaves_a_choice(spec));
 }
 
+TEST_CASE("servers are refused where a method has none", "[d-04]") {
+  TrainingSpec spec;
+  spec.servers = 3;
+  for (const auto method :
+       {TrainingMethod::bsp_ps, TrainingMethod::wfbp_ps, TrainingMethod::bytescheduler_ps}) {
+    spec.method = method;
+    CHECK(training_contradiction(spec).empty());
+  }
+  // They would name apart two cells that train alike.
+  for (const auto method : {TrainingMethod::bsp_a2a, TrainingMethod::dear, TrainingMethod::ddp,
+                            TrainingMethod::d_psgd}) {
+    spec.method = method;
+    CHECK_THAT(training_contradiction(spec), ContainsSubstring("servers = 3: ") &&
+                                                 ContainsSubstring("has no server; take one of"));
+  }
+}
+
 TEST_CASE("an optimizer on servers needs a method that has some") {
   TrainingSpec spec;
   spec.method = TrainingMethod::wfbp_ps;

@@ -388,6 +388,8 @@ TEST_CASE("a codec's round is held against plain steps by the sample, at the sam
   // Four steps in three times as long.
   CHECK_THAT(*rows.real(0, "over_plain"), WithinRel(0.75, 1e-9));
   CHECK_THAT(*rows.real(1, "over_plain"), WithinRel(0.75, 1e-9));
+  CHECK(rows.text(0, "synchronisation") == "local");
+  CHECK(rows.text(1, "synchronisation") == "bsp");
 }
 
 TEST_CASE("encoded gradients stand beside plain ones, and their steps are no best",

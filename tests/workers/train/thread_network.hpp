@@ -93,6 +93,12 @@ class ThreadCommunicator : public IdleCommunicator {
     }
     for (int to = 1; to < size(); ++to) wait(isend(out, bytes, to, kSumTag));
   }
+  void broadcast(void* data, std::size_t count, DataType type, int root) override {
+    const std::size_t bytes = count * element_bytes(type);
+    if (rank() != root) return wait(irecv(data, bytes, root, kRootTag));
+    for (int to = 0; to < size(); ++to)
+      if (to != root) wait(isend(data, bytes, to, kRootTag));
+  }
   [[nodiscard]] std::size_t open() const {
     return static_cast<std::size_t>(std::count_if(
         calls_.begin(), calls_.end(), [](const auto& call) { return call != nullptr; }));
@@ -103,6 +109,7 @@ class ThreadCommunicator : public IdleCommunicator {
 
  private:
   static constexpr int kSumTag = -1;
+  static constexpr int kRootTag = -5;
   Request started(const Network::Way& way, const Network::Call& call) {
     if (look) look(call.from != nullptr ? call.from : call.to);
     if (call.to != nullptr) check_free(call);

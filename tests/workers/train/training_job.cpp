@@ -53,7 +53,7 @@ std::unique_ptr<Job> job_of(Backend backend, int workers,
   for (const auto method : methods) {
     TrainingSpec spec = small_spec(method);
     spec.oracle = oracle;
-    spec.servers = servers;
+    spec.servers = architecture == Architecture::ps ? servers : 0;
     WorkCell cell = training_cell(spec);
     cell.id = std::string(name_of(method));
     job->config.cells.push_back(cell);

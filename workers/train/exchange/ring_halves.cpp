@@ -46,8 +46,8 @@ RingHalves::Part RingHalves::part(std::size_t index, int number) const {
   const Piece& piece = plan_.pieces[index];
   const auto ranks = static_cast<std::size_t>(comm_.size());
   const std::size_t k = static_cast<std::size_t>(number + 2 * comm_.size()) % ranks;
-  const std::size_t begin = piece.count * k / ranks;
-  const std::size_t end = piece.count * (k + 1) / ranks;
+  const std::size_t begin = part_begin(piece.count, ranks, k);
+  const std::size_t end = part_begin(piece.count, ranks, k + 1);
   return {gradients_ + piece.offset + begin, end - begin};
 }
 

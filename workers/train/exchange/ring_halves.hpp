@@ -16,6 +16,13 @@ namespace dynamiccl {
 /// same bits on every rank.
 class RingHalves {
  public:
+  /// Where the part of this number begins in a piece of so many values; of number `ranks`: its end.
+  /// Its sum begins with the values of the rank of its number, to which the next ranks' are added
+  /// around the ring.
+  [[nodiscard]] static std::size_t part_begin(std::size_t count, std::size_t ranks,
+                                              std::size_t number) {
+    return count * number / ranks;
+  }
   /// @param gradients plan.elements(); replaced by sums. Plan and buffer outlive this object.
   RingHalves(Messages& comm, const ExchangePlan& plan, float* gradients);
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "workers/train/compression/codec_replay.hpp"
+#include "workers/train/exchange/ring_halves.hpp"
 #include "workers/train/sgd.hpp"
 #include "workers/train/synchronisation/worker_group.hpp"
 
@@ -87,20 +89,41 @@ std::string broken_rule(const TrainingSpec& whole, int workers, const UpdateLog&
 
 namespace {
 
+/// What the ring of a group makes of its members' gradients, in the order in which it adds.
+void add_around(const ExchangePlan& plan, const std::vector<std::vector<float>>& gradients,
+                std::vector<float>& sum) {
+  const std::size_t members = gradients.size();
+  for (const Piece& piece : plan.pieces) {
+    for (std::size_t part = 0; part < members; ++part) {
+      const auto first = piece.offset + RingHalves::part_begin(piece.count, members, part);
+      const auto end = piece.offset + RingHalves::part_begin(piece.count, members, part + 1);
+      for (std::size_t i = first; i < end; ++i) {
+        sum[i] = gradients[part][i];
+        for (std::size_t more = 1; more < members; ++more)
+          sum[i] += gradients[(part + more) % members][i];
+      }
+    }
+  }
+}
+
 /// The sum of a group's gradients at these weights; without groups one worker's gradient.
-/// @param within codecs of the groups' members, nullptr where they send plain values
-void group_gradient(const TrainingSpec& spec, TrainingWorker& worker, const UpdateEvent& event,
-                    const std::vector<float>& weights, ReplayedSum* within,
-                    std::vector<float>& sum) {
+/// @param within codecs of the groups' members, which are added in rank order; nullptr where they
+///               send plain values
+void group_gradient(const ExchangePlan& plan, const TrainingSpec& spec, TrainingWorker& worker,
+                    const UpdateEvent& event, const std::vector<float>& weights,
+                    ReplayedSum* within, std::vector<float>& sum) {
+  std::vector<std::vector<float>> gradients;
   for (int member = 0; member < spec.group_size; ++member) {
     const int number = static_cast<int>(event.worker) * spec.group_size + member;
     worker.take_host_weights(weights.data());
     worker.compute_for(number, event.clock);
-    std::vector<float> gradient = worker.host_gradients();
-    if (within != nullptr) within->pass(number, gradient);
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      sum[i] = member == 0 ? gradient[i] : sum[i] + gradient[i];
+    gradients.push_back(worker.host_gradients());
+    if (within != nullptr) within->pass(number, gradients.back());
   }
+  if (within == nullptr) return add_around(plan, gradients, sum);
+  sum = std::move(gradients.front());
+  for (std::size_t member = 1; member < gradients.size(); ++member)
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradients[member][i];
 }
 
 }  // namespace
@@ -132,7 +155,8 @@ std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& 
     if (event.kind == Kind::answered || event.kind == Kind::ended) given[event.worker] = weights;
     if (event.kind != Kind::applied && !((coded || within) && event.kind == Kind::dropped))
       continue;
-    group_gradient(spec, worker, event, given[event.worker], within ? &*within : nullptr, gradient);
+    group_gradient(plan, spec, worker, event, given[event.worker], within ? &*within : nullptr,
+                   gradient);
     if (coded) coded->pass(static_cast<int>(event.worker), gradient);
     if (event.kind == Kind::dropped) continue;  // its codec thinks that it was sent
     for (std::size_t i = 0; i < count; ++i) sum[i] = used == 0 ? gradient[i] : sum[i] + gradient[i];

@@ -192,6 +192,17 @@ TEST_CASE("servers answer workers on GPUs by way of host memory", "[d-13]") {
   });
 }
 
+TEST_CASE("what the ring of a group adds is replayed in its order", "[d-07][d-31]") {
+  const auto how = GENERATE(Synchronisation::asp, Synchronisation::staggered);
+  TrainingSpec spec = rounds(how, TrainingMethod::bsp_ps);
+  spec.group_size = 3;
+  on_all_ranks(spec, 7, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    check_updates(comm, plan, spec, worker, Micros(30e6), record);
+    if (record.training->max_difference != 0)
+      record.reason = "other bits than the replay's", ++record.wrong;
+  });
+}
+
 TEST_CASE("neighbours swap what an int does not count in parts, and average to the same bits") {
   constexpr int kRanks = 4;
   constexpr std::size_t kCount = 107;
