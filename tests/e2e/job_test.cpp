@@ -343,10 +343,9 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own",
   const OverSockets sockets;
   const Program program;
   const std::string clock = program.folder() + "/clock.txt";
-  const auto online =
-      program.run({"tune", "--online", "--out", program.folder() + "/tuned", "--call-agent",
-                   "bandit", "--parallelism", "tp", "--terms", "hints", "--", kJob, "--steps", "120",
-                   "--own-clock", clock});
+  const auto online = program.run({"tune", "--online", "--out", program.folder() + "/tuned",
+                                   "--call-agent", "bandit", "--parallelism", "tp", "--terms",
+                                   "hints", "--", kJob, "--steps", "120", "--own-clock", clock});
   INFO(online.err << online.out);
   REQUIRE(online.exit_code == 0);
   CHECK(says(online.err, "the leader took "));
@@ -435,8 +434,8 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
           "[E-102][E-113][E-124][E-174]") {
   const OverSockets sockets;
   const Program program;
-  const int code = beside_leader(program, 60,
-                                 "--agent bandit --calls 5 --terms hints --parallelism 3d");
+  const int code =
+      beside_leader(program, 60, "--agent bandit --calls 5 --terms hints --parallelism 3d");
   INFO(text_of(program.folder() + "/leader.txt"));
   REQUIRE(code == 0);
   CHECK(nothing_left(program));

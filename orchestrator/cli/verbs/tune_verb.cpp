@@ -329,8 +329,8 @@ constexpr const char* kExamples =
 /// Options that would be silently without effect: a command's with a file, a file's with a command.
 void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                           const Shared& shared) {
-  static const std::set<std::string> kOfBoth{"--agent", "--seed",  "--policy",  "--terms",
-                                             "--out",   "--db",    "--json",    "--machine-file",
+  static const std::set<std::string> kOfBoth{"--agent", "--seed",   "--policy", "--terms",
+                                             "--out",   "--db",     "--json",   "--machine-file",
                                              "--quiet", "--verbose"};
   const bool command = !shared.command.empty();
   std::vector<std::string> idle;
@@ -411,9 +411,8 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(kExamples);
-  verb->callback([verb, arguments, &shared] {
-    shared.exit_code = tune_as_asked(*verb, *arguments, shared);
-  });
+  verb->callback(
+      [verb, arguments, &shared] { shared.exit_code = tune_as_asked(*verb, *arguments, shared); });
 }
 
 }  // namespace dynamiccl

@@ -313,7 +313,8 @@ void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial) {
                                      choice.arm);
   row.propensity = std::clamp(choice.propensity, 1e-12, 1.0);
   const double reference = search_->measured(0).value_or(0);
-  row.guard = name_of(judge_trial(trial.ok(), trial.step, Micros(reference), std::nullopt));
+  row.guard = name_of(
+      judge_trial(trial.ok(), trial.step, Micros(choice.arm == 0 ? 0 : reference), std::nullopt));
   row.calls = static_cast<std::int64_t>(trial.step_us.size());
   if (trial.ok()) {
     row.time_us = trial.step.count();
