@@ -273,7 +273,7 @@ void print_each(const std::vector<Part>& parts, Print&& print) {
   if (all.empty()) return;
   print("all", all);
   for (const Part& part : parts)
-    if (part.scores.front().tasks > 0) print(part.name, {part.scores});
+    if (part.scores.front().tasks > 0) print(part.name, std::vector{part.scores});
 }
 
 void print_held_to(const std::vector<Part>& parts, const Options& options) {
@@ -386,8 +386,6 @@ Options parse(const std::vector<std::string>& words) {
       i += 2;
     } else if (words[i] == "--untrained") {
       options.untrained = above_one(words[i], value(i + 1));
-      for (int network = 2; network <= options.untrained; ++network)
-        options.untrained_names.push_back(fmt::format("untrained-{}", network));
       i += 2;
     } else {
       throw Error(ErrorKind::input, "unknown option " + words[i]);
