@@ -273,7 +273,8 @@ void print_each(const std::vector<Part>& parts, Print&& print) {
   if (all.empty()) return;
   print("all", all);
   for (const Part& part : parts)
-    if (part.scores.front().tasks > 0) print(part.name, std::vector<std::vector<ReplayScore>>{part.scores});
+    if (part.scores.front().tasks > 0)
+      print(part.name, std::vector<std::vector<ReplayScore>>{part.scores});
 }
 
 void print_held_to(const std::vector<Part>& parts, const Options& options) {
