@@ -2,20 +2,23 @@
 // as many seeds, and prints one report (Markdown) of all of them together and of each alone:
 //
 //   scripts/agents_report.sh                     unpacks what the repository stores and calls this
-//   agents_report [--seeds N] [--policy NAME=FILE]... [--rows FILE.csv]
+//   agents_report [--seeds N] [--policy NAME=FILE]... [--untrained N] [--rows FILE.csv]
 //                 [--terms LIST]... [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
 //
 // EXPERIMENT is the file that `tune --sweep` measured into DB as RUN (or "last"); NAME the
 // experiment of an ordinary run over settings in DB. Databases of earlier versions are migrated in
 // place: give copies.
-// --policy adds the ppo agent with another policy file to the comparison; --terms adds ppo and
-// bandit with other terms of the search (tune --terms).
+// --policy adds the ppo agent with another policy file to the comparison, --untrained further
+// random networks until there are N of them; trained networks are then held against untrained ones
+// as two samples. --terms adds ppo and bandit with other terms of the search (tune --terms).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
@@ -43,6 +46,7 @@ struct Options {
   std::vector<std::array<std::string, 3>> sweeps;             ///< experiment, database, run
   std::vector<std::pair<std::string, std::string>> grids;     ///< experiment's name, database
   std::vector<std::string> terms;                             ///< each a list
+  int untrained = 1;                                          ///< random networks
   std::string rows;
 };
 
@@ -114,6 +118,29 @@ std::vector<Part> grid_parts(const std::string& name, const std::string& db) {
 const std::vector<std::string> kCandidates{kPpo,     kOnlinePpo,           kUntrainedPpo,
                                            "bandit", "coordinate-descent", "random"};
 
+/// The random networks by name; the first is the agent of that name.
+std::string random_name(int network) {
+  return network == 1 ? kUntrainedPpo : fmt::format("{}-{}", kUntrainedPpo, network);
+}
+
+/// The file of a random network, which goes with the program.
+std::string random_policy(int network) {
+  static const struct Folder {
+    std::string path = (std::filesystem::temp_directory_path() / "networks-XXXXXX").string();
+    Folder() {
+      if (mkdtemp(path.data()) == nullptr)
+        throw Error(ErrorKind::environment, path + ": cannot be made");
+    }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  } folder;
+  std::string file = fmt::format("{}/{}.policy", folder.path, network);
+  write_policy(untrained_policy(static_cast<std::uint64_t>(network)), file);
+  return file;
+}
+
 void search_part(Part& part, const Options& options) {
   ReplayOptions replayed;
   replayed.agents = kCandidates;
@@ -138,6 +165,11 @@ void search_part(Part& part, const Options& options) {
     replayed.agent.policy_path = file;
     part.scores.push_back(replay(part.tasks, replayed, nullptr).front());
     part.scores.back().agent = name;
+  }
+  for (int network = 2; network <= options.untrained; ++network) {
+    replayed.agent.policy_path = random_policy(network);
+    part.scores.push_back(replay(part.tasks, replayed, nullptr).front());
+    part.scores.back().agent = random_name(network);
   }
 }
 
@@ -190,6 +222,81 @@ void print_report(const std::vector<Part>& parts, const Options& options) {
   }
 }
 
+std::string ratio_text(const SeedFigure& figure) {
+  return fmt::format("{:.3f} [{:.3f}, {:.3f}]", figure.value, figure.low, figure.high);
+}
+
+std::string answer_text(BarAnswer answer, const char* reached, const char* missed) {
+  return answer == BarAnswer::reached  ? reached
+         : answer == BarAnswer::missed ? missed
+                                       : "not told apart";
+}
+
+/// What ppo is held to, each by one figure with its interval.
+void print_bars(const std::string& name, const std::vector<std::vector<ReplayScore>>& parts) {
+  const AgentPair descent = compare_pair(parts, kPpo, "coordinate-descent");
+  const AgentPair bandit = compare_pair(parts, kPpo, "bandit");
+  const AgentPair untrained = compare_pair(parts, kPpo, kUntrainedPpo);
+  const auto told = [](const SeedFigure& figure, double at_most, const char* reached,
+                       const char* missed) {
+    return fmt::format("{} ({})", ratio_text(figure),
+                       answer_text(answer_of(figure, at_most), reached, missed));
+  };
+  fmt::print("| {} | {} | {} | {} | {} |\n", name,
+             descent.to_95 ? told(*descent.to_95, 0.5, "at most half", "more than half")
+                           : "no figure: one of them never gets there in half of the cells",
+             told(descent.time, 1, "ahead", "behind"), told(bandit.time, 1, "ahead", "behind"),
+             told(untrained.time, 1, "training adds", "training takes away"));
+}
+
+/// Trained networks and random ones, as two samples.
+void print_networks(const std::string& name, const std::vector<std::vector<ReplayScore>>& parts,
+                    const Options& options) {
+  std::vector<std::string> trained{kPpo};
+  for (const auto& [policy, file] : options.policies) trained.push_back(policy);
+  std::vector<std::string> untrained;
+  for (int network = 1; network <= options.untrained; ++network)
+    untrained.push_back(random_name(network));
+  const SeedFigure apart = compare_groups(parts, trained, untrained);
+  fmt::print("| {} | {} | {} | {} ({}) |\n", name,
+             ratio_text(compare_group(parts, trained, "bandit")),
+             ratio_text(compare_group(parts, untrained, "bandit")), ratio_text(apart),
+             answer_text(answer_of(apart, 1), "training adds", "training takes away"));
+}
+
+/// Of all parts together and of each in which some cell counts.
+template <class Print>
+void print_each(const std::vector<Part>& parts, Print&& print) {
+  std::vector<std::vector<ReplayScore>> all;
+  for (const Part& part : parts)
+    if (part.scores.front().tasks > 0) all.push_back(part.scores);
+  if (all.empty()) return;
+  print("all", all);
+  for (const Part& part : parts)
+    if (part.scores.front().tasks > 0)
+      print(part.name, std::vector<std::vector<ReplayScore>>{part.scores});
+}
+
+void print_held_to(const std::vector<Part>& parts, const Options& options) {
+  fmt::print(
+      "\n## What ppo is held to, seed by seed\n\nIts own figure over the other agent's, below 1 is "
+      "better; intervals of 95 % over {} seeds (of evaluations: between the second lowest and the "
+      "second highest seed).\n\n| search | evaluations to 95 %, coordinate descent's | time, "
+      "coordinate descent's | time, bandit's | time, the untrained network's |\n"
+      "|---|---|---|---|---|\n",
+      options.seeds);
+  print_each(parts, print_bars);
+  if (options.policies.empty() || options.untrained < 2) return;
+  fmt::print(
+      "\n## Trained networks against random ones\n\n{} networks that were trained, {} that were "
+      "not; all propose to the same belief. Time of their choices, intervals of 95 % over "
+      "networks.\n\n| search | trained, the bandit's | untrained, the bandit's | trained, the "
+      "untrained's |\n|---|---|---|---|\n",
+      options.policies.size() + 1, options.untrained);
+  print_each(parts,
+             [&](const std::string& name, const auto& of) { print_networks(name, of, options); });
+}
+
 const ReplayScore& score_of(const Part& part, const std::string& agent) {
   return *std::find_if(part.scores.begin(), part.scores.end(),
                        [&](const ReplayScore& score) { return score.agent == agent; });
@@ -240,6 +347,14 @@ void print_terms(const std::vector<Part>& parts, const Options& options) {
   for (const Part& part : parts) print(part.name, {&part, 1});
 }
 
+int above_one(const std::string& option, const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 2)
+    throw Error(ErrorKind::input, option + " " + text + ": expected a whole number above 1");
+  return number;
+}
+
 Options parse(const std::vector<std::string>& words) {
   Options options;
   const auto value = [&](std::size_t i) {
@@ -268,11 +383,10 @@ Options parse(const std::vector<std::string>& words) {
       options.rows = value(i + 1);
       i += 2;
     } else if (words[i] == "--seeds") {
-      const std::string text = value(i + 1);
-      const auto [end, error] =
-          std::from_chars(text.data(), text.data() + text.size(), options.seeds);
-      if (error != std::errc{} || end != text.data() + text.size() || options.seeds < 2)
-        throw Error(ErrorKind::input, "--seeds " + text + ": expected a whole number above 1");
+      options.seeds = above_one(words[i], value(i + 1));
+      i += 2;
+    } else if (words[i] == "--untrained") {
+      options.untrained = above_one(words[i], value(i + 1));
       i += 2;
     } else {
       throw Error(ErrorKind::input, "unknown option " + words[i]);
@@ -295,6 +409,7 @@ int main(int argc, char** argv) {
       for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
     for (Part& part : parts) search_part(part, options);
     print_report(parts, options);
+    print_held_to(parts, options);
     print_terms(parts, options);
     if (!options.rows.empty()) {
       std::ofstream file(options.rows);

@@ -5,10 +5,11 @@
 #   scripts/agents_report.sh results/agents build/release
 # Leaves report.md and rows.csv (agent by seed and part) in OUTPUT_FOLDER. SEEDS=N for another number; TERMS="hints
 # hints,wall" adds ppo and bandit with these terms of the search (tune --terms), each against itself without.
+# UNTRAINED=N holds the trained networks (ours and those of POLICY_FILE) against N random ones.
 # SWEEPS="a.sqlite b.sqlite" takes other sweeps of experiments/tune_loadable.toml (scripts/tune_sweep.sh leaves one per
 # environment and backend).
 set -eu
-case ${1:-} in -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 out=${1:-results/agents}
 build=${2:-build/release}
 [ $# -lt 2 ] || shift
@@ -22,6 +23,7 @@ unpack() { xz -dc "$1" >"$databases/$2.sqlite"; }
 unpack reports/measured/agents-2026-11/loadable.sqlite.xz loadable
 unpack reports/measured/h200x2-2026-11/tuned-cross.sqlite.xz nccl
 policies=
+[ -z "${UNTRAINED:-}" ] || policies="--untrained $UNTRAINED"
 for terms in ${TERMS:-}; do policies="$policies --terms $terms"; done
 for policy in "$@"; do policies="$policies --policy $policy"; done
 sweeps=

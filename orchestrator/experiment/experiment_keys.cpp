@@ -189,7 +189,9 @@ TableKeys tune_keys() {
                    std::to_string(usual.confirm_launches)},
                   {"budget_percent", rule::whole(1, 100), "of what all settings need",
                    plain(100 * usual.budget)},
-                  {"allowed_time", rule::duration(), "what the workload leaves for a call"}}};
+                  {"allowed_time", rule::duration(), "what the workload leaves for a call"},
+                  {"parallelism", rule::word<ParallelismMode>(),
+                   "how the workload whose calls these are is spread over its ranks"}}};
   const auto backend = rule::table(tune_backend_keys());
   for (const auto& name : all_names<Backend>())
     tune.keys.push_back({name, backend, "what is searched of this library"});

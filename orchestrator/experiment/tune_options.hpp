@@ -1,11 +1,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "orchestrator/experiment/expression.hpp"
 #include "tuner/action/spaces.hpp"
+#include "tuner/state/state_vocabulary.hpp"
 
 namespace dynamiccl {
 
@@ -27,6 +29,8 @@ struct TuneOptions {
   /// Time that the workload leaves for a call, by which `lossless_saturated` is judged; 0: of a
   /// training step what its computation takes, of a call not known.
   Micros allowed_time;
+  /// Whose calls the cells stand for: what the workload's calls are, a lone one does not say.
+  std::optional<ParallelismMode> parallelism;
   /// Of this machine, not of the file: asking for huge pages changes something here.
   bool huge_pages = true;
   /// Of this machine, not of the file: NCCL's LL128 is safe between its GPUs (why_no_ll128()).

@@ -100,6 +100,7 @@ TuneOptions read_tune(TableReader& root, const std::vector<std::string>& environ
   if (const auto percent = table->integer("budget_percent"))
     options.budget = static_cast<double>(*percent) / 100;
   if (const auto time = table->duration("allowed_time")) options.allowed_time = *time;
+  options.parallelism = table->name<ParallelismMode>("parallelism");
   for (const std::string& text : table->has("held_out") ? table->texts("held_out", Lines::many)
                                                         : std::vector<std::string>{}) {
     try {

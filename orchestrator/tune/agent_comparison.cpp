@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -83,6 +84,29 @@ ComparedAgent compared(const std::string& name, const std::vector<PooledSeed>& s
   return row;
 }
 
+std::size_t index_of(const std::vector<ReplayScore>& scores, const std::string& agent) {
+  for (std::size_t a = 0; a < scores.size(); ++a)
+    if (scores[a].agent == agent) return a;
+  throw Error(ErrorKind::bug, "no score of agent " + agent);
+}
+
+int tasks_of(const std::vector<std::vector<ReplayScore>>& parts) {
+  int tasks = 0;
+  for (const auto& part : parts) tasks += part.front().tasks;
+  return tasks;
+}
+
+/// ln(its choices' time over the default's), mean over tasks and seeds, of each agent.
+std::vector<double> log_times(const std::vector<std::vector<ReplayScore>>& parts,
+                              const std::vector<std::string>& agents) {
+  const int tasks = tasks_of(parts);
+  std::vector<double> times;
+  for (const std::string& agent : agents)
+    times.push_back(mean(each(pooled(parts, index_of(parts.front(), agent)),
+                              [&](const PooledSeed& s) { return -s.log_faster / tasks; })));
+  return times;
+}
+
 std::string count_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.1f}", value) : "never";
 }
@@ -131,6 +155,59 @@ AgentComparison compare_agents(const std::vector<std::vector<ReplayScore>>& part
   }
   result.best = best->agent;
   return result;
+}
+
+AgentPair compare_pair(const std::vector<std::vector<ReplayScore>>& parts, const std::string& agent,
+                       const std::string& other) {
+  const auto own = pooled(parts, index_of(parts.front(), agent));
+  const auto others = pooled(parts, index_of(parts.front(), other));
+  const int tasks = tasks_of(parts);
+  std::vector<double> log_time;
+  std::vector<double> to_95;
+  for (std::size_t s = 0; s < own.size(); ++s) {
+    log_time.push_back((others[s].log_faster - own[s].log_faster) / tasks);
+    to_95.push_back(median(own[s].to_95) / median(others[s].to_95));
+  }
+  AgentPair pair;
+  pair.time = exponential(mean_over_seeds(log_time));
+  // 0: the other never does; infinite: this one; no number: neither.
+  if (std::all_of(to_95.begin(), to_95.end(),
+                  [](double ratio) { return std::isfinite(ratio) && ratio > 0; }))
+    pair.to_95 = median_over_seeds(to_95);
+  return pair;
+}
+
+BarAnswer answer_of(const SeedFigure& figure, double at_most) {
+  if (figure.high <= at_most) return BarAnswer::reached;
+  return figure.low > at_most ? BarAnswer::missed : BarAnswer::open;
+}
+
+SeedFigure compare_group(const std::vector<std::vector<ReplayScore>>& parts,
+                         const std::vector<std::string>& agents, const std::string& other) {
+  std::vector<double> times = log_times(parts, agents);
+  const double reference = log_times(parts, {other}).front();
+  for (double& time : times) time -= reference;
+  return exponential(mean_over_seeds(times));
+}
+
+SeedFigure compare_groups(const std::vector<std::vector<ReplayScore>>& parts,
+                          const std::vector<std::string>& agents,
+                          const std::vector<std::string>& others) {
+  const std::vector<double> a = log_times(parts, agents);
+  const std::vector<double> b = log_times(parts, others);
+  const double centre = mean(a) - mean(b);
+  const auto share = [](const std::vector<double>& values) {
+    const double sd = values.size() > 1 ? standard_deviation(values) : 0;
+    return sd * sd / static_cast<double>(values.size());
+  };
+  const double of_a = share(a), of_b = share(b), both = of_a + of_b;
+  if (both <= 0) return exponential({centre, centre, centre});
+  const auto freedom = [](double part, const std::vector<double>& values) {
+    return values.size() > 1 ? part * part / static_cast<double>(values.size() - 1) : 0;
+  };
+  const double degrees = both * both / (freedom(of_a, a) + freedom(of_b, b));
+  const double reach = student_t_quantile(0.5 + kConfidence / 2, degrees) * std::sqrt(both);
+  return exponential({centre, centre - reach, centre + reach});
 }
 
 std::string comparison_markdown(const AgentComparison& comparison) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,30 @@ struct AgentComparison {
 /// @param candidates agents that may be best; the others are shown beside them
 AgentComparison compare_agents(const std::vector<std::vector<ReplayScore>>& parts,
                                const std::vector<std::string>& candidates);
+
+/// One agent against another, seed by seed, over all replays.
+struct AgentPair {
+  SeedFigure time;  ///< its choices' time over the other's
+  /// Its evaluations to 95 % over the other's, medians over tasks; nullopt where half of the tasks
+  /// never get there with some seed of either.
+  std::optional<SeedFigure> to_95;
+};
+/// @throws Error(bug) for an agent that has no score
+AgentPair compare_pair(const std::vector<std::vector<ReplayScore>>& parts, const std::string& agent,
+                       const std::string& other);
+
+/// What seeds say of a figure that ought to be at most a bound.
+enum class BarAnswer { reached, missed, open };
+BarAnswer answer_of(const SeedFigure& figure, double at_most);
+
+/// Agents that differ by their network alone, as one sample of networks: their choices' time over
+/// the other's. The interval is over networks, each with all its seeds.
+SeedFigure compare_group(const std::vector<std::vector<ReplayScore>>& parts,
+                         const std::vector<std::string>& agents, const std::string& other);
+/// The first group's time over the second's; Welch's interval over networks.
+SeedFigure compare_groups(const std::vector<std::vector<ReplayScore>>& parts,
+                          const std::vector<std::string>& agents,
+                          const std::vector<std::string>& others);
 
 /// The comparison as a Markdown table.
 std::string comparison_markdown(const AgentComparison& comparison);

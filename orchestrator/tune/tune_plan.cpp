@@ -115,6 +115,7 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
       ArmModel(*task.search.task.space, context)
           .log_times(static_cast<double>(cell.size.count()), nominal_path(tier));
   set_task(task.search.task.state, task.search.task.key.task, cell.size, cell.size);
+  task.search.task.state.parallelism = options.parallelism;
   return task;
 }
 

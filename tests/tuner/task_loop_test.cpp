@@ -3,6 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
+#include "tuner/state/last_choice.hpp"
+
 using namespace dynamiccl;
 
 namespace {
@@ -66,6 +68,8 @@ TEST_CASE("a step tells what was in force before its result became part of the s
   CHECK_FALSE(first.switched);
   CHECK(first.state.history_known == 0);
   CHECK(task.state.history_known == 1);
+  CHECK_FALSE(first.state.last_choice.has_value());
+  CHECK(task.state.last_choice == last_choice_of(*task.space, task.space->arms()[0]));
 
   // A proposal is in force only when it is put so.
   CHECK(loop.propose(task).arm == 1);

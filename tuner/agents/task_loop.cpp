@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tuner/state/last_choice.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -29,6 +31,7 @@ LoopStep TaskLoop::observe(Task& task, const std::optional<Trial>& learnt,
   LoopStep step = in_force(task);
   if (learnt) agent_->learn(task, choice_.arm, *learnt);
   if (relative) push_history(task.state, *relative);
+  task.state.last_choice = last_choice_of(*task.space, task.space->arms()[choice_.arm]);
   count();
   return step;
 }

@@ -47,8 +47,8 @@ constexpr const char* kHelp =
     "and keeps the seed with the highest mean reward on validation regimes. The files are written\n"
     "after every seed.\n"
     "  --out FILE       the policy (ppo.policy)\n"
-    "  --report FOLDER  curves.csv (learning curves) and held_out.csv (comparison with the other\n"
-    "                   agents on regimes that never trained)\n"
+    "  --report FOLDER  curves.csv (learning curves), held_out.csv (comparison with the other\n"
+    "                   agents on regimes that never trained), and seed-N.policy of every seed\n"
     "  --seeds N        independent trainings (5)\n"
     "  --updates N      PPO updates per stage (40)\n"
     "  --jobs N         simulated jobs side by side (48)\n"
@@ -186,9 +186,13 @@ void write_text(const std::string& path, const std::string& text) {
                 path + ": cannot be written; is the folder there and not full?");
 }
 
-void write_report(const std::string& folder, const json& curves, const json& held_out) {
+/// What is wrong with them the first file there says.
+void make_folders(const std::string& folder) {
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
+}
+
+void write_report(const std::string& folder, const json& curves, const json& held_out) {
   write_text(folder + "/curves.csv", csv(curves, {"seed", "stage", "steps", "mean_reward",
                                                   "entropy", "divergence", "value_loss"}));
   write_text(folder + "/held_out.csv",
@@ -242,11 +246,16 @@ int learn(const LearnOptions& options) {
   json curves = json::array();
   json seeds = json::array();
   std::optional<Trained> best;
+  if (!options.report.empty()) make_folders(options.report);
   for (int seed = 1; seed <= options.seeds; ++seed) {
     Trained trained = train(training, options, seed);
     for (json& point : trained.curve) curves.push_back(point);
     seeds.push_back(compare(catalog, fmt::format("ppo seed {}", seed), maker(trained.policy),
                             options.held_out));
+    // Validation regimes order seeds by simulated reward; which searches measured settings best is
+    // for scripts/agents_report.sh to say, of all of them.
+    if (!options.report.empty())
+      write_policy(trained.policy, fmt::format("{}/seed-{}.policy", options.report, seed));
     if (!best || trained.validation > best->validation) best = std::move(trained);
     json held_out = others;
     for (const json& row : seeds) held_out.push_back(row);

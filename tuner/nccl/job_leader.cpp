@@ -70,6 +70,7 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
   options.regime_id = facts_->regime.id;
   options.regime_name = facts_->regime.name;
   options.state = facts_->state;
+  options.state.parallelism = options_.parallelism;
   options.calls_per_trial = options_.calls_per_trial;
   options.learn_cost = options_.learn_cost;
   options.most_rounds = options_.most_rounds;

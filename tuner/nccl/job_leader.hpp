@@ -33,6 +33,8 @@ struct JobLeaderOptions {
   int most_rounds = 0;
   /// What Gloo took, here or elsewhere: in this job's place it is a floor; nullptr: not known.
   std::shared_ptr<const GlooTimes> gloo{};
+  /// How the job is spread over its ranks, where its user says it: its calls do not show it.
+  std::optional<ParallelismMode> parallelism{};
   /// Where relays of other hosts report; nullptr: communicators of one host alone are led.
   std::shared_ptr<RelayDesk> hosts{};
   /// The table that the job was started with.

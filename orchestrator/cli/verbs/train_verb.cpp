@@ -98,7 +98,8 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   auto arguments = std::make_shared<TrainArguments>();
   verb->add_option("--out", arguments->out, "the policy file (results/ppo.policy)");
   verb->add_option("--report", arguments->report,
-                   "folder for the learning curves and the comparison on held-out regimes (CSV)");
+                   "folder for the learning curves, the comparison on held-out regimes (CSV) and "
+                   "every seed's policy (seed-N.policy)");
   verb->add_option("--seeds", arguments->seeds, "independent trainings, the best is kept (5)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--updates", arguments->updates, "policy updates per curriculum stage (40)")

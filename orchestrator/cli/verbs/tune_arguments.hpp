@@ -49,6 +49,7 @@ struct TuneArguments {
   std::string most_gpu_memory;
   int most_cores = 0;
   bool same_bits = false;
+  std::string parallelism;  ///< of the job; "" = not said
   bool online = false;
   double learn_cost = 2;  ///< percent, of --online
   bool recheck = false;
@@ -68,6 +69,9 @@ RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, c
 int measure_in_run(const TuneArguments& arguments, const Shared& shared, const RunInfo& info,
                    const Experiment& experiment, const TunePlan& plan, Console& console,
                    const std::function<int(LaunchEvaluator&)>& body);
+
+/// Help's heading of the options that a command alone takes.
+inline constexpr const char* kJobGroup = "With a command of your own (tune -- COMMAND)";
 
 /// `tune -- COMMAND`: somebody's own job.
 void add_job_options(CLI::App& verb, TuneArguments& arguments);

@@ -84,6 +84,8 @@ JobTuningOptions tuning_options(const TuneArguments& arguments) {
         static_cast<double>(parse_bytes(arguments.most_gpu_memory).count()) / (1 << 20);
   if (arguments.most_cores > 0) options.constraints.host_cores = arguments.most_cores;
   options.constraints.same_bits = arguments.same_bits;
+  if (!arguments.parallelism.empty())
+    options.parallelism = parse_named<ParallelismMode>(arguments.parallelism);
   return options;
 }
 
@@ -353,6 +355,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   request.leader.agent_options = options.agent_options;
   request.leader.learn_cost = options.learn_cost;
   request.leader.gloo = options.gloo;
+  request.leader.parallelism = options.parallelism;
   request.leader.host_facts = probe_facts();
   const auto begun = std::chrono::steady_clock::now();
   request.leader.on_event = [&](const std::string& text) {
@@ -382,65 +385,73 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   return trial.exit_code == 0 ? exit_code::kFine : exit_code::kCellFailed;
 }
 
+/// What the search is told of the job, and leaves out.
+void add_constraint_options(CLI::App& verb, TuneArguments& arguments) {
+  verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,
+                  "memory of a GPU that settings may take more than the default: 128MiB")
+      ->group(kJobGroup);
+  verb.add_option("--max-cores", arguments.most_cores,
+                  "cores of a host that helper threads may fill")
+      ->check(CLI::PositiveNumber)
+      ->group(kJobGroup);
+  verb.add_flag("--same-bits", arguments.same_bits,
+                "sums keep their order: results stay the same bit by bit")
+      ->group(kJobGroup);
+  add_choice_option(verb, "--parallelism", arguments.parallelism, all_names<ParallelismMode>(),
+                    "how the job is spread over its ranks, which its calls do not show; ppo and "
+                    "--terms hints go by it")
+      ->group(kJobGroup);
+}
+
 }  // namespace
 
 void add_job_options(CLI::App& verb, TuneArguments& arguments) {
-  constexpr const char* kGroup = "With a command of your own (tune -- COMMAND)";
   std::vector<std::string> agents = agent_names();
   // What measures nothing has nothing to learn inside a launch; of these the default says so.
   std::erase(agents, "prior");
   agents.emplace_back("none");
   add_choice_option(verb, "--call-agent", arguments.call_agent, agents,
                     "who chooses per call inside the launches (ppo)")
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--launches", arguments.launches, "launches to search with (11)")
       ->check(CLI::Range(2, 1000))
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--pairs", arguments.pairs,
                   "pairs of launches before the confirmation looks (6); it looks up to three times")
       ->check(CLI::Range(2, 1000))
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--steps", arguments.steps, "steps to measure in a launch (12)")
       ->check(CLI::Range(4, 100000))
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--warmup-steps", arguments.warmup, "steps before them that are left out (3)")
       ->check(CLI::Range(0, 100000))
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--trial-seconds", arguments.trial_seconds, "a launch is ended after this (60)")
       ->check(CLI::Range(1.0, 1e6))
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--learn-seconds", arguments.learn_seconds,
                   "of them, to learn per-call settings at most (10)")
       ->check(CLI::Range(0.0, 1e6))
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--learn-cost", arguments.learn_cost,
                   "of --online: percent of the job's time so far, of 1,000 steps at least, that "
                   "trying may cost (2; 0: no limit)")
       ->check(CLI::Range(0.0, 100.0))
-      ->group(kGroup);
-  verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,
-                  "memory of a GPU that settings may take more than the default: 128MiB")
-      ->group(kGroup);
-  verb.add_option("--max-cores", arguments.most_cores,
-                  "cores of a host that helper threads may fill")
-      ->check(CLI::PositiveNumber)
-      ->group(kGroup);
-  verb.add_flag("--same-bits", arguments.same_bits,
-                "sums keep their order: results stay the same bit by bit")
-      ->group(kGroup);
+      ->group(kJobGroup);
+  add_constraint_options(verb, arguments);
   verb.add_flag("--online", arguments.online,
                 "start the command once, to its own end, and learn per-call settings meanwhile")
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_flag("--recheck", arguments.recheck,
                 "hold the settings in --out against the default again, on few launches")
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--gloo-floor", arguments.gloo_floor,
                   "settings file of `tune FILE` whose rows of Gloo are a floor, besides what the "
                   "database holds of Gloo where the job runs")
-      ->group(kGroup);
+      ->group(kJobGroup);
   verb.add_option("--plugin", arguments.plugin,
                   "the NCCL plugin as the job sees it (next to this program)")
-      ->group(kGroup);
+      ->group(kJobGroup);
 }
 
 int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "containers/environment.hpp"
 #include "core/statistics/verdict.hpp"
@@ -261,6 +262,8 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
     throw Error(ErrorKind::input, "tune: --environments goes with --between-runs");
   if (arguments.resume && !arguments.sweep)
     throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
+  if (!arguments.from.empty() && !arguments.replay)
+    throw Error(ErrorKind::input, "tune: --from names the sweep of a --replay");
   if (arguments.confirm && (!arguments.replay || arguments.between_runs))
     throw Error(ErrorKind::input, "tune: --confirm goes with --replay, without --between-runs");
   if (arguments.replay) return run_replay(arguments, shared);
@@ -332,9 +335,37 @@ constexpr const char* kExamples =
     "slower\n"
     "than the default, 5 --recheck could not tell, 130 Ctrl-C.";
 
+/// Options that would be silently without effect: a command's with a file, a file's with a command.
+void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
+                          const Shared& shared) {
+  static const std::set<std::string> kOfBoth{"--agent", "--seed",   "--policy", "--terms",
+                                             "--out",   "--db",     "--json",   "--machine-file",
+                                             "--quiet", "--verbose"};
+  const bool command = !shared.command.empty();
+  std::vector<std::string> idle;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_name();
+    const bool of_command = option->get_group() == kJobGroup;
+    if (option->count() > 0 && name.starts_with("--") && !kOfBoth.contains(name) &&
+        of_command != command)
+      idle.push_back(name);
+  }
+  if (!idle.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("tune: {} {} nothing with {}: {}", join(idle, ", "),
+                            idle.size() == 1 ? "does" : "do",
+                            command ? "a command of your own" : "an experiment file",
+                            command ? "it is an experiment file's (tune FILE)"
+                                    : "it is a command's (tune -- COMMAND); in FILE [tune] says "
+                                      "what the cells stand for, or --set tune.KEY=VALUE"));
+  if (arguments.agents.size() > 1 && !arguments.replay)
+    throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
+}
+
 /// What `tune` was asked for: terms, somebody's own job, or an experiment.
-int tune_as_asked(TuneArguments& arguments, const Shared& shared) {
+int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& shared) {
   if (arguments.terms == kListTerms) return list_terms(shared);
+  require_that_all_act(verb, arguments, shared);
   if (!shared.command.empty()) return run_job_tuning(arguments, shared);
   if (arguments.experiment.file.empty())
     throw Error(ErrorKind::input,
@@ -344,8 +375,6 @@ int tune_as_asked(TuneArguments& arguments, const Shared& shared) {
   arguments.agent = !arguments.agents.empty() ? arguments.agents.front()
                     : arguments.between_runs  ? "bandit"
                                               : "ppo";
-  if (arguments.agents.size() > 1 && !arguments.replay)
-    throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
   return run_tune(arguments, shared);
 }
 
@@ -391,7 +420,8 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(kExamples);
-  verb->callback([arguments, &shared] { shared.exit_code = tune_as_asked(*arguments, shared); });
+  verb->callback(
+      [verb, arguments, &shared] { shared.exit_code = tune_as_asked(*verb, *arguments, shared); });
 }
 
 }  // namespace dynamiccl

@@ -99,6 +99,7 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.leader.kept_agent = call_agent_;
   request.leader.calls_per_trial = options_.calls_per_trial;
   request.leader.gloo = options_.gloo;
+  request.leader.parallelism = options_.parallelism;
   // A trial is there to learn in, whatever it costs.
   request.leader.learn_cost = 0;
   if (!label.empty()) request.leader.label = "#" + label;
@@ -222,6 +223,7 @@ void JobTuning::make_search() {
               {traffic.collective, SizeBin::of(traffic.size), result_.facts.ranks,
                result_.facts.nodes, Architecture::ring, Backend::nccl}};
   task.state = result_.facts.state;
+  task.state.parallelism = options_.parallelism;
   set_task(task.state, task.key.task, traffic.size, traffic.size);
   const double share = communication_share(seen.mix, seen.step).value_or(0.5);
   task.prior_log_us = launch_prior(*task.space, result_.facts, seen.step, share);
@@ -311,7 +313,8 @@ void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial) {
                                      choice.arm);
   row.propensity = std::clamp(choice.propensity, 1e-12, 1.0);
   const double reference = search_->measured(0).value_or(0);
-  row.guard = name_of(judge_trial(trial.ok(), trial.step, Micros(reference), std::nullopt));
+  row.guard = name_of(
+      judge_trial(trial.ok(), trial.step, Micros(choice.arm == 0 ? 0 : reference), std::nullopt));
   row.calls = static_cast<std::int64_t>(trial.step_us.size());
   if (trial.ok()) {
     row.time_us = trial.step.count();

@@ -29,7 +29,8 @@ struct JobTuningOptions {
   std::uint32_t calls_per_trial = 20;
   double learn_cost = 0.02;  ///< see LearnerOptions; where the job is started once
   JobConstraints constraints{};
-  std::shared_ptr<const GlooTimes> gloo{};  ///< what Gloo took; see GlooFloor
+  std::shared_ptr<const GlooTimes> gloo{};       ///< what Gloo took; see GlooFloor
+  std::optional<ParallelismMode> parallelism{};  ///< see JobLeaderOptions
 };
 
 /// Settings of a job: variables of its launch and a table per call.

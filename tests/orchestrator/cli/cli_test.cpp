@@ -547,6 +547,26 @@ TEST_CASE("a policy sets calls and does not choose what runs",
         std::string::npos);
 }
 
+TEST_CASE("tune refuses options that would have no effect, by their names", "[E-105][E-136]") {
+  const auto refused = [](std::vector<std::string> words, const std::vector<std::string>& names) {
+    words.insert(words.begin(), "tune");
+    const auto result = run(words);
+    INFO(result.err);
+    CHECK(result.exit_code == 2);
+    for (const std::string& name : names) CHECK(result.err.find(name) != std::string::npos);
+  };
+  refused({"nowhere.toml", "--online"}, {"--online does nothing with an experiment file"});
+  refused({"nowhere.toml", "--parallelism", "tp", "--launches", "3"},
+          {"--launches, ", "--parallelism", "--set tune.KEY=VALUE"});
+  refused({"--sweep", "--own", "--", "true"}, {"--own, --sweep do nothing with a command"});
+  refused({"--evaluations", "3", "--", "true"}, {"--evaluations does nothing with a command"});
+  refused({"--agent", "ppo,bandit", "--", "true"}, {"more than one --agent"});
+  refused({"nowhere.toml", "--from", "last"}, {"--from"});
+  // What acts gets further: to the file, and to the words that there are.
+  refused({"nowhere.toml", "--agent", "bandit", "--seed", "3", "-v"}, {"nowhere.toml"});
+  refused({"--parallelism", "tensor", "--seed", "3", "--", "true"}, {"tensor", "tp"});
+}
+
 TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E-175]") {
   const auto listed = run({"tune", "--terms", "--json"});
   INFO(listed.err);

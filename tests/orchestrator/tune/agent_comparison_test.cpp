@@ -61,6 +61,45 @@ TEST_CASE("an agent that half of the tasks never satisfy has no number of evalua
   CHECK(compare_agents({}, {"never"}).best.empty());
 }
 
+TEST_CASE("one agent is held against another seed by seed, and the answer may be open") {
+  // Seeds differ by more than the two agents do: only pairs of the same seed tell them apart.
+  const std::vector<ReplayScore> part{score("a", {0.20, 0.60, 1.00, 1.40}, 3),
+                                      score("b", {0.10, 0.49, 0.91, 1.30}, 6),
+                                      score("never", {0.1, 0.9, 0.5, 1.2}, INFINITY)};
+  const AgentPair pair = compare_pair({part, part}, "a", "b");
+  CHECK(pair.time.value == Catch::Approx(std::exp(-0.05)));
+  CHECK(answer_of(pair.time, 1) == BarAnswer::reached);
+  CHECK(answer_of(compare_pair({part}, "b", "a").time, 1) == BarAnswer::missed);
+  CHECK(answer_of(compare_pair({part}, "a", "never").time, 1) == BarAnswer::open);
+  REQUIRE(pair.to_95);
+  CHECK(pair.to_95->value == Catch::Approx(0.5));
+  CHECK(answer_of(*pair.to_95, 0.5) == BarAnswer::reached);
+  CHECK(answer_of(*compare_pair({part}, "b", "a").to_95, 0.5) == BarAnswer::missed);
+  CHECK_FALSE(compare_pair({part}, "a", "never").to_95);
+  CHECK_FALSE(compare_pair({part}, "never", "a").to_95);
+  CHECK_THROWS_WITH(compare_pair({part}, "a", "other"), ContainsSubstring("other"));
+}
+
+TEST_CASE("networks are samples: a group's interval is over networks, not over their seeds") {
+  const std::vector<ReplayScore> part{score("t1", {0.8, 1.2}, 3), score("t2", {1.0, 1.4}, 3),
+                                      score("t3", {0.9, 1.3}, 3), score("u1", {0.2, 0.6}, 3),
+                                      score("u2", {0.4, 0.8}, 3), score("bandit", {0.3, 0.3}, 3)};
+  // Means of ln over two tasks: 0.5, 0.6, 0.55 against 0.2, 0.3; the bandit's 0.15.
+  const SeedFigure trained = compare_group({part}, {"t1", "t2", "t3"}, "bandit");
+  CHECK(trained.value == Catch::Approx(std::exp(-0.40)));
+  CHECK(trained.high < 0.8);
+  const SeedFigure apart = compare_groups({part}, {"t1", "t2", "t3"}, {"u1", "u2"});
+  CHECK(apart.value == Catch::Approx(std::exp(-0.30)));
+  CHECK(apart.low < apart.value);
+  // Welch's interval by hand: sd 0.05 of three and 0.0707 of two; 1.55 degrees of freedom.
+  CHECK(apart.high > 0.9);
+  CHECK(answer_of(compare_groups({part}, {"u1", "u2"}, {"t1", "t2", "t3"}), 0.5) ==
+        BarAnswer::missed);
+  // One network alone has no interval.
+  const SeedFigure alone = compare_groups({part}, {"t1"}, {"u1"});
+  CHECK(alone.low == alone.high);
+}
+
 TEST_CASE("an ordinary run over settings is something that agents can search", "[E-136]") {
   const testing::ScratchFolder folder;
   const std::string path = folder.file("runs.sqlite");

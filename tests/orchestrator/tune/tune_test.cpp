@@ -8,6 +8,7 @@
 #include "orchestrator/tune/tune_output.hpp"
 #include "orchestrator/tune/tune_plan.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
+#include "tuner/agents/advice.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -62,6 +63,31 @@ allreduce = ["ring", "segmented_ring"]
   const ActionSpace& space = *plan.tasks[0].search.task.space;
   // (default, ring, segmented_ring with 3 segments) x (default and two limits)
   CHECK(space.arms().size() == 15);
+}
+
+TEST_CASE("a search is told whose calls its cells stand for, and advice goes by it", "[E-174]") {
+  const auto tasks = [](const std::string& tune) { return planned(parsed(tune)).tasks; };
+  const auto tensor = tasks("[tune]\nparallelism = \"tp\"\n");
+  const auto pipeline = tasks("[tune]\nparallelism = \"pp\"\n");
+  const auto unsaid = tasks("[tune]\n");
+  std::size_t moved = 0;
+  for (std::size_t t = 0; t < tensor.size(); ++t) {
+    CHECK(tensor[t].search.task.state.parallelism == ParallelismMode::tp);
+    CHECK_FALSE(unsaid[t].search.task.state.parallelism.has_value());
+    const auto activations = hinted_log_us(tensor[t].search.task, 0.1);
+    const auto gradients = hinted_log_us(pipeline[t].search.task, 0.1);
+    const auto none = hinted_log_us(unsaid[t].search.task, 0.1);
+    const ActionSpace& space = *tensor[t].search.task.space;
+    for (std::size_t a = 0; a < space.arms().size(); ++a) {
+      const bool tree = traits_of(space, space.arms()[a], 2).shape == ArmTraits::Shape::tree;
+      if (!tree) continue;
+      CHECK(activations[a] < none[a]);
+      CHECK(gradients[a] > none[a]);
+      ++moved;
+    }
+  }
+  CHECK(moved > 0);
+  CHECK_THROWS_WITH(parsed("[tune]\nparallelism = \"tensor\"\n"), ContainsSubstring("tp"));
 }
 
 TEST_CASE("where switches are declared to sum, no other setting is ever launched", "[E-144]") {

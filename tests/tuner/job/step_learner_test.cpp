@@ -100,6 +100,21 @@ TEST_CASE("multiprocessors that a setting's calls take are in its reward", "[E-8
   CHECK(decisions.front().reward_terms.at("sm") == 0);
 }
 
+TEST_CASE("the library's own choice is never called slower than itself", "[E-83]") {
+  Trainer trainer{{30'000}, {{}}};
+  trainer.noise = 0.8;  // a busy host: references are far apart
+  StepLearnerOptions options;
+  int own = 0;
+  options.on_decision = [&](const DecisionRecord& record) {
+    if (record.arm != "library") return;
+    ++own;
+    CHECK(record.guard != "slower-than-default");
+  };
+  StepLearner learner({task_of(8 << 20)}, options);
+  run_until_frozen(learner, trainer, 300);
+  CHECK(own > 5);
+}
+
 TEST_CASE("what makes the step shorter is found, confirmed and frozen", "[e-83][e-91]") {
   std::vector<StepTask> tasks{task_of(8 << 20), task_of(64 << 10)};
   const std::size_t fast = arm_named(tasks[0], "ring");
