@@ -7,6 +7,8 @@
 namespace dynamiccl {
 namespace {
 
+constexpr std::string_view kMarks = " /|,;:=+_-";  ///< where a word may end
+
 bool begins_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 /// Where the first `columns` of the text end, in bytes.
@@ -23,8 +25,12 @@ std::size_t bytes_of(std::string_view text, std::size_t columns) {
 std::size_t cut_of(std::string_view text, std::size_t end) {
   const auto blank = text.rfind(' ', end);
   if (blank != std::string_view::npos && blank >= std::max<std::size_t>(end / 2, 1)) return blank;
-  const auto mark = text.find_last_of("/|,;:=+_-", end - 1);
-  return mark != std::string_view::npos && mark >= end / 2 ? mark + 1 : end;
+  const auto mark = text.find_last_of(kMarks.substr(1), end - 1);
+  if (mark != std::string_view::npos && mark >= end / 2) return mark + 1;
+  if (blank == std::string_view::npos || blank == 0) return end;
+  // A short line looks better than a torn word, where the word has room in the next one.
+  const auto word_end = std::min(text.find_first_of(kMarks, end), text.size());
+  return word_end - blank - 1 <= end ? blank : end;
 }
 
 /// Where the last column of a line begins: behind the last two blanks that follow a word.
@@ -69,6 +75,26 @@ std::string broken_text(std::string_view text, std::size_t columns) {
   }
   out.pop_back();  // split has one more part than there are ends of lines
   return out;
+}
+
+std::string command_lines(std::string_view head, const std::vector<std::string>& words,
+                          std::size_t columns) {
+  constexpr std::string_view kGoesOn = " \\";
+  const std::string indent(columns_of_text(head), ' ');
+  std::string out;
+  std::string line(head);
+  bool begins = true;  // the line has no word yet
+  for (const auto& word : words) {
+    const std::size_t with = columns_of_text(line) + 1 + columns_of_text(word) + kGoesOn.size();
+    if (columns > 0 && !begins && with > columns) {
+      out += line + std::string(kGoesOn) + "\n";
+      line = indent;
+      begins = true;
+    }
+    line += (begins ? "" : " ") + word;
+    begins = false;
+  }
+  return out + line + "\n";
 }
 
 }  // namespace dynamiccl
