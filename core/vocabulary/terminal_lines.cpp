@@ -21,16 +21,19 @@ std::size_t bytes_of(std::string_view text, std::size_t columns) {
   return end;
 }
 
-/// Where a line that may have `end` bytes is best cut: a line of less than half of them looks torn.
+/// Where a line that may have `end` bytes is best cut: a line of less than half of them looks torn,
+/// a torn word more so.
 std::size_t cut_of(std::string_view text, std::size_t end) {
   const auto blank = text.rfind(' ', end);
-  if (blank != std::string_view::npos && blank >= std::max<std::size_t>(end / 2, 1)) return blank;
+  const bool at_blank = blank != std::string_view::npos && blank > 0;
+  if (at_blank && blank >= end / 2) return blank;
   const auto mark = text.find_last_of(kMarks.substr(1), end - 1);
-  if (mark != std::string_view::npos && mark >= end / 2) return mark + 1;
-  if (blank == std::string_view::npos || blank == 0) return end;
-  // A short line looks better than a torn word, where the word has room in the next one.
+  const bool at_mark = mark != std::string_view::npos;
+  if (at_mark && mark >= end / 2) return mark + 1;
+  // In the first half, where the word behind it has room in the next line.
   const auto word_end = std::min(text.find_first_of(kMarks, end), text.size());
-  return word_end - blank - 1 <= end ? blank : end;
+  if (at_mark && (!at_blank || mark > blank)) return word_end - mark <= end ? mark + 1 : end;
+  return at_blank && word_end - blank - 1 <= end ? blank : end;
 }
 
 /// Where the last column of a line begins: behind the last two blanks that follow a word.

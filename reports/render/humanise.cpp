@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -66,6 +67,19 @@ std::string human_text(const Value& value, Unit unit, bool exact) {
   return plain_text(value);
 }
 
+/// Settings as they are typed, "batch=32 model=cnn"; what is no flat object stays as it is.
+std::string settings_text(const std::string& text) {
+  const auto settings = nlohmann::json::parse(text, nullptr, false);
+  if (!settings.is_object()) return text;
+  std::string words;
+  for (const auto& [name, value] : settings.items()) {
+    if (value.is_structured()) return text;
+    words += (words.empty() ? "" : " ") + name + "=" +
+             (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return words.empty() ? "-" : words;
+}
+
 /// One column of the result and where it comes from.
 struct Source {
   std::string title;
@@ -74,7 +88,8 @@ struct Source {
   std::optional<std::size_t> high;
   Unit unit = Unit::none;
   Shown shown = Shown::always;
-  bool exact = false;  ///< the size of a cell, by which cells are told apart
+  bool exact = false;     ///< the size of a cell, by which cells are told apart
+  bool settings = false;  ///< a JSON object of settings
 };
 
 std::vector<Source> sources_of(const Table& table, const Columns& columns) {
@@ -88,7 +103,8 @@ std::vector<Source> sources_of(const Table& table, const Columns& columns) {
                   std::nullopt,
                   column.unit,
                   column.shown,
-                  column.unit == Unit::bytes && column.name.ends_with("size_bytes")};
+                  column.unit == Unit::bytes && column.name.ends_with("size_bytes"),
+                  column.type == ColumnType::json};
     if (!column.low.empty()) {
       source.low = column_index(table, column.low);
       source.high = column_index(table, column.high);
@@ -109,6 +125,7 @@ std::string_view unit_in(std::string_view text) {
 /// one beside another unit would be taken for that.
 std::string cell_text(const std::vector<Value>& row, const Source& source) {
   std::string text = human_text(row[source.value], source.unit, source.exact);
+  if (source.settings) text = settings_text(text);
   if (!source.low || !source.high) return text;
   if (std::holds_alternative<std::monostate>(row[*source.low])) return text;
   std::string low = human_text(row[*source.low], source.unit, false);
@@ -138,9 +155,10 @@ bool is_absent(const Table& table, std::size_t column) {
   });
 }
 
-std::string fixed_text(const std::string& column, const Value& value) {
-  const std::string text = plain_text(value);
-  if (text.empty() || text == "{}") return "";
+std::string fixed_text(const std::string& column, const Value& value, bool settings) {
+  const std::string plain = plain_text(value);
+  if (plain.empty() || plain == "{}") return "";
+  const std::string text = settings ? settings_text(plain) : plain;
   if (column == "in_place") return text == "0" ? "out of place" : "in place";
   std::string name = column;
   std::replace(name.begin(), name.end(), '_', ' ');
@@ -195,7 +213,7 @@ HumanTable humanise(const Table& table, const Columns& columns) {
       if (source.shown == Shown::where_told) return is_absent(table, source.value);
       if (source.shown == Shown::always || !is_constant(table, source.value)) return false;
       const auto& name = table.columns[source.value];
-      const std::string text = fixed_text(name, table.rows[0][source.value]);
+      const std::string text = fixed_text(name, table.rows[0][source.value], source.settings);
       if (!text.empty()) human.held_fixed += (human.held_fixed.empty() ? "" : ", ") + text;
       return true;
     };

@@ -12,6 +12,7 @@ TEST_CASE("a text is broken between words, else behind a mark, else anywhere") {
   CHECK(broken_lines("abcdefgh", 3) == Lines{"abc", "def", "gh"});
   // No word is torn that has room in a line of its own.
   CHECK(broken_lines("a singularity", 11) == Lines{"a", "singularity"});
+  CHECK(broken_lines("best_architecture", 13) == Lines{"best_", "architecture"});
   CHECK(broken_lines("a singularities", 11) == Lines{"a singulari", "ties"});
   CHECK(broken_lines("abc", 0) == Lines{"a", "b", "c"});
   CHECK(broken_lines("", 5) == Lines{""});

@@ -106,6 +106,19 @@ TEST_CASE("sums of bytes are rounded to three digits, sizes of cells stay exact"
   CHECK(shown(std::int64_t{3} << 39) == std::vector<std::string>{"1536 GiB", "1.50 TiB"});
 }
 
+TEST_CASE("settings are shown as they are typed, in CSV as they are stored") {
+  const auto columns = parse_columns("who | text | x\nsettings | json | y\ncell_knobs", "test");
+  const Table table{{"who", "settings", "cell_knobs"},
+                    {{std::string("a"), std::string(R"({"batch":"32","model":"cnn"})"),
+                      std::string(R"({"depth":2})")},
+                     {std::string("b"), std::string("{}"), std::string(R"({"depth":2})")}}};
+  const auto human = humanise(table, columns);
+  CHECK(human.rows[0][1] == "batch=32 model=cnn");
+  CHECK(human.rows[1][1] == "-");
+  CHECK(human.held_fixed == "cell knobs depth=2");
+  CHECK(render_table(table, OutputFormat::csv).find(R"({""batch"":""32"")") != std::string::npos);
+}
+
 TEST_CASE("a unit is what the column says, never what its name looks like") {
   const Table table{{"wait_us"}, {{2500.0}}};
   Column plain;
