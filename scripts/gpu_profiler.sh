@@ -11,9 +11,9 @@ plugin=$PWD/build/release/libdynamiccl-nccl-plugin.so
 table=$out/profiler.csv
 failed=0
 echo "round,events,bytes,gpus,us_without,us_added,low,high" >"$table"
-# EVENTS: calls (choices alone), sampled (the default: GPU times of one call in four), kernels (of every call).
+# EVENTS: calls (choices alone), sampled (GPU times of one call in four), kernels (of every call, the default).
 with_plugin() { # EVENTS NCCL_STORM_ARGUMENTS
-  local events=kernels every=
+  local events=kernels every=4
   case $1 in calls) events=calls ;; kernels) every=1 ;; esac
   rm -rf "$out/calls"; mkdir -p "$out/calls"
   NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_PROFILE_FILE=$out/calls/call DYNAMICCL_PROFILE_EVENTS=$events \

@@ -22,8 +22,6 @@ constexpr std::size_t kCalls = 1024;
 constexpr std::size_t kChannels = kCalls * 16;
 constexpr std::size_t kFlushBytes = std::size_t{64} << 10;
 constexpr unsigned kThreadsPerWarp = 32;
-// NCCL's own work for the GPU's times is most of what profiling costs a small call.
-constexpr unsigned kUsuallyEvery = 4;
 
 struct Sessions {
   std::mutex mutex;
@@ -131,7 +129,6 @@ Call* Session::start_call(const Applied& applied, bool timed) {
 
 bool Session::times_next(std::uint64_t sequence, unsigned every) {
   const std::lock_guard lock(mutex_);
-  if (every == 0) every = member_ != nullptr ? 1 : kUsuallyEvery;
   // Mixed: a step of training has its calls in the same order each time, and a plain count would
   // time the same ones of them.
   return splitmix64_mixed((comm_id_ + sequence + 1) * kSplitmix64Step) % every == 0;

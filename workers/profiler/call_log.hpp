@@ -58,7 +58,7 @@ class Session {
   /// @param timed NCCL was asked for the GPU's times of this call
   Call* start_call(const Applied& applied, bool timed);
   /// True where this call's successor is to be timed: one of `every` on average, the same ones on
-  /// all ranks; 0 leaves it to the session: all of them where a tuner learns from them.
+  /// all ranks.
   [[nodiscard]] bool times_next(std::uint64_t sequence, unsigned every);
   /// @returns nullptr for a channel of a call that is gone
   Channel* start_channel(Call* call, std::uint64_t timer_ns, unsigned number);

@@ -1,11 +1,13 @@
-// libdynamiccl-nccl-plugin.so, profiler half: loaded into NCCL by NCCL_PROFILER_PLUGIN. It never
-// throws, never fails a call, writes per collective what NCCL applied and how long the GPU
-// took, and tells the tuner half where that is loaded too.
+// libdynamiccl-nccl-plugin.so, profiler half: loaded into NCCL by NCCL_PROFILER_PLUGIN, or beside
+// the library's network. It never throws, never fails a call, writes per collective what NCCL
+// applied and how long the GPU took, and tells the tuner half where that is loaded too.
 //   DYNAMICCL_PROFILE_FILE    prefix of the JSON lines files; unset: nothing is written
-//   DYNAMICCL_PROFILE_EVENTS  "calls": choices alone; "kernels" (the default): GPU times too;
-//                             "off": nothing until dynamiccl_profiler_watch()
-//   DYNAMICCL_PROFILE_EVERY   GPU times of one call in so many, drawn alike on all ranks; unset:
-//                             every call where the tuner half learns from them, else one in four
+//   DYNAMICCL_PROFILE_EVENTS  "calls": choices alone; "kernels" (the default where a file or a
+//                             tuner's folder is named): GPU times too; "off" (the default else):
+//                             nothing until dynamiccl_profiler_watch()
+//   DYNAMICCL_PROFILE_EVERY   GPU times of one call in so many, drawn alike on all ranks; unset: of
+//                             every call. More than 1 is for jobs without CUDA graphs in which no
+//                             rank sends to itself: see choose_next()
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
@@ -33,9 +35,17 @@ std::atomic<std::uint64_t> g_channels{0};
 
 std::uint64_t now_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
 
+bool is_named(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && *text != '\0';
+}
+
+/// NCCL takes this half from a library that is named as network alone, too. There nobody reads what
+/// it says, and each timed call costs the GPU and NCCL's threads some microseconds.
 std::uint64_t wanted_events() {
   const char* text = std::getenv("DYNAMICCL_PROFILE_EVENTS");
-  const std::string_view value = text == nullptr ? "kernels" : text;
+  const bool read = is_named("DYNAMICCL_PROFILE_FILE") || is_named("DYNAMICCL_TUNER_FOLDER");
+  const std::string_view value = text != nullptr ? text : read ? "kernels" : "off";
   if (value == "off") return 0;
   return value == "calls" ? kColl : kColl | kKernelChannel;
 }
@@ -53,14 +63,21 @@ bool times_now() {
 }
 
 /// NCCL looks at the mask when a call is made, before it tells of that call: this is for the next.
+/// NCCL 2.28 numbers a channel's pieces of work on the host and on the GPU, but those that a rank
+/// sends to itself, and those of a graph that is launched again, on the GPU alone. From then on it
+/// waits for a number that another, earlier piece had, and finds it only if that one, or one 64,
+/// 128,
+/// ... later was timed: where few are, NCCL's helper thread waits on until the communicator's end,
+/// which then never comes. Where all are timed there is always one.
 void choose_next(Session& session, std::uint64_t sequence) {
+  const unsigned every = g_every.load();
   int* mask = g_mask.load();
-  if (mask == nullptr) return;
+  if (mask == nullptr || every <= 1) return;
   const int now = __atomic_load_n(mask, __ATOMIC_RELAXED);
   // Who sums up channels wants every call.
   if ((now & kColl) == 0 || g_channels.load() != 0 || (g_wanted.load() & kKernelChannel) == 0)
     return;
-  const bool timed = session.times_next(sequence, g_every.load());
+  const bool timed = session.times_next(sequence, every);
   const int kernels = static_cast<int>(kKernelChannel);
   __atomic_store_n(mask, timed ? now | kernels : now & ~kernels, __ATOMIC_RELAXED);
 }
