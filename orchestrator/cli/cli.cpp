@@ -124,7 +124,7 @@ std::string unexpected_text(const CLI::App& verb, const std::string& word) {
 
 /// What is wrong with the words of a command line.
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_name() == "ExtrasError")
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
     for (const auto* verb : app.get_subcommands())
       if (const auto words = verb->remaining(); !words.empty()) {
         const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
