@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "containers/command.hpp"
 #include "containers/processes.hpp"
@@ -534,6 +536,26 @@ TEST_CASE("what a killed search leaves of its launch is ended by clean", "[E-102
   CHECK(nothing_left(program));
 }
 
+TEST_CASE("Ctrl-C among the pairs tells what those that ended say, and keeps nothing", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const pid_t pid = program.start({"tune", "--out", out, "--launches", "3", "--pairs", "9",
+                                   "--steps", "4", "--learn-seconds", "1", "--", kJob});
+  while (!says(program.said(), "pair 3, ") && !Program::has_ended(pid))
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (!says(program.said(), "pair 3, ")) {
+    Program::wait(pid);
+    SKIP("so busy that two settings did not seem better than the default: " << program.said());
+  }
+  kill(pid, SIGINT);
+  CHECK(Program::wait(pid) == 130);
+  INFO(program.said());
+  CHECK(says(program.said(), "interrupted, so nothing is kept; "));
+  CHECK(says(program.said(), "in the pairs that ended; `dynamiccl query decisions --run "));
+  CHECK_FALSE(fs::exists(out + "/nccl.conf"));
+}
+
 TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E-102]") {
   const OverSockets sockets;
   const Program program;
@@ -542,5 +564,6 @@ TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E
   kill(pid, SIGINT);
   CHECK(Program::wait(pid) == 130);
   CHECK(program.value("SELECT status FROM run") == "interrupted");
+  CHECK(says(program.said(), "interrupted, so nothing is kept"));
   CHECK(nothing_left(program));
 }

@@ -181,6 +181,17 @@ std::string ratio_text(const JobTuningResult& result) {
       interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "");
 }
 
+/// What is known when a search is cut off: nothing of it is kept.
+std::string interrupted_text(const JobTuningResult& result, const std::string& run) {
+  std::string text = "interrupted, so nothing is kept";
+  if (result.ratio)
+    text += fmt::format("; {}: {} in the pairs that ended", result.arm, ratio_text(result));
+  else if (!result.arm.empty() && result.arm != "default")
+    text += fmt::format("; best so far, not confirmed: {}", result.arm);
+  return text +
+         fmt::format("; `dynamiccl query decisions --run {}` has every choice", run.substr(0, 8));
+}
+
 void print_result(const JobTuningResult& result, const std::string& run, const std::string& use,
                   const Shared& shared) {
   if (shared.json) {
@@ -273,7 +284,10 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                   const std::string& out, const std::string& plugin, const RunInfo& info,
                   const Shared& shared, const Console& console) {
   for (const std::string& note : result.notes) console.note(note);
-  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (result.interrupted_by != 0) {
+    console.note(interrupted_text(result, info.id));
+    return 128 + result.interrupted_by;
+  }
   std::string use;
   if (result.kept())
     use = write_choice(out, result, plugin,

@@ -421,9 +421,10 @@ void JobTuning::confirm() {
                  fmt::format("pair {}, {}", round + 1, side == 0 ? "default" : best_arm_));
       ++result_.confirm_launches;
       measured[side].trial = {trial.ok(), trial.step};
-      if (result_.interrupted_by != 0) return;
+      if (result_.interrupted_by != 0) break;
     }
-    confirmations.add(asks, measured);
+    // The pairs before an interruption still say something, if not enough.
+    if (result_.interrupted_by == 0) confirmations.add(asks, measured);
   }
   const std::vector<PairedTime>& times = confirmations.times().at(asks[1]);
   result_.ratio = ratio_of(times, options_.confirmation.confidence);
@@ -432,7 +433,8 @@ void JobTuning::confirm() {
     result_.default_us = median(sides.default_us);
     result_.chosen_us = median(sides.chosen_us);
   }
-  if (result_.ratio) result_.verdict = judge(*result_.ratio, {options_.confirmation.band});
+  if (result_.ratio && result_.interrupted_by == 0)
+    result_.verdict = judge(*result_.ratio, {options_.confirmation.band});
 }
 
 JobTuningResult JobTuning::search_and_confirm() {
