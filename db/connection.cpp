@@ -63,7 +63,7 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
       return {
           "it cannot be opened by this user; check the path and the permissions of the file "
           "and its folder, or name another database with --db",
-          ErrorKind::environment};
+          ErrorKind::input};
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return {fmt::format("another process kept it locked for {} s; wait for it to end",

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/connection.hpp"
@@ -221,8 +222,8 @@ std::string Reader::resolve_run(const std::string& name) const {
     if (static_cast<std::size_t>(*back) < runs.rows.size()) {
       return text(runs.rows[static_cast<std::size_t>(*back)][0]);
     }
-    throw Error(ErrorKind::input,
-                fmt::format("run \"{}\": the database holds only {} runs", name, runs.rows.size()));
+    throw Error(ErrorKind::input, fmt::format("run \"{}\": the database holds only {}", name,
+                                              counted(runs.rows.size(), "run")));
   }
   std::vector<std::string> fitting;
   for (const auto& row : runs.rows) {

@@ -7,6 +7,8 @@
 namespace dynamiccl {
 namespace {
 
+constexpr std::string_view kMarks = " /|,;:=+_-";  ///< where a word may end
+
 bool begins_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 /// Where the first `columns` of the text end, in bytes.
@@ -19,12 +21,19 @@ std::size_t bytes_of(std::string_view text, std::size_t columns) {
   return end;
 }
 
-/// Where a line that may have `end` bytes is best cut: a line of less than half of them looks torn.
+/// Where a line that may have `end` bytes is best cut: a line of less than half of them looks torn,
+/// a torn word more so.
 std::size_t cut_of(std::string_view text, std::size_t end) {
   const auto blank = text.rfind(' ', end);
-  if (blank != std::string_view::npos && blank >= std::max<std::size_t>(end / 2, 1)) return blank;
-  const auto mark = text.find_last_of("/|,;:=+_-", end - 1);
-  return mark != std::string_view::npos && mark >= end / 2 ? mark + 1 : end;
+  const bool at_blank = blank != std::string_view::npos && blank > 0;
+  if (at_blank && blank >= end / 2) return blank;
+  const auto mark = text.find_last_of(kMarks.substr(1), end - 1);
+  const bool at_mark = mark != std::string_view::npos;
+  if (at_mark && mark >= end / 2) return mark + 1;
+  // In the first half, where the word behind it has room in the next line.
+  const auto word_end = std::min(text.find_first_of(kMarks, end), text.size());
+  if (at_mark && (!at_blank || mark > blank)) return word_end - mark <= end ? mark + 1 : end;
+  return at_blank && word_end - blank - 1 <= end ? blank : end;
 }
 
 /// Where the last column of a line begins: behind the last two blanks that follow a word.
@@ -69,6 +78,26 @@ std::string broken_text(std::string_view text, std::size_t columns) {
   }
   out.pop_back();  // split has one more part than there are ends of lines
   return out;
+}
+
+std::string command_lines(std::string_view head, const std::vector<std::string>& words,
+                          std::size_t columns) {
+  constexpr std::string_view kGoesOn = " \\";
+  const std::string indent(columns_of_text(head), ' ');
+  std::string out;
+  std::string line(head);
+  bool begins = true;  // the line has no word yet
+  for (const auto& word : words) {
+    const std::size_t with = columns_of_text(line) + 1 + columns_of_text(word) + kGoesOn.size();
+    if (columns > 0 && !begins && with > columns) {
+      out += line + std::string(kGoesOn) + "\n";
+      line = indent;
+      begins = true;
+    }
+    line += (begins ? "" : " ") + word;
+    begins = false;
+  }
+  return out + line + "\n";
 }
 
 }  // namespace dynamiccl

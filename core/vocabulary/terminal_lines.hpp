@@ -19,4 +19,13 @@ std::vector<std::string> broken_lines(std::string text, std::size_t columns);
 /// @param columns 0 = no limit
 std::string broken_text(std::string_view text, std::size_t columns);
 
+/// A command in lines of at most `columns` that a shell takes as one: broken between its words, by
+/// backslashes. A word that is longer stays whole.
+/// @param words   quoted for the shell where they need it
+/// @param head    before the first line; those after it are indented as far
+/// @param columns 0 = no limit
+/// @returns lines that end in a line break
+std::string command_lines(std::string_view head, const std::vector<std::string>& words,
+                          std::size_t columns);
+
 }  // namespace dynamiccl

@@ -104,6 +104,37 @@ std::string readable(std::string text) {
   return text;
 }
 
+/// What is no option or argument of the verb, in words: CLI11 lists it from behind.
+std::string unexpected_text(const CLI::App& verb, const std::string& word) {
+  if (!word.starts_with("-"))
+    return fmt::format("{}: \"{}\" is one argument too many", verb.get_name(), word);
+  const std::string option = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const auto* one : verb.get_options())
+    for (const auto& name : one->get_lnames()) known.push_back("--" + name);
+  const std::string near = nearest_word(option, known);
+  std::string text = fmt::format("{}: there is no option {}", verb.get_name(), option);
+  if (!near.empty()) text += fmt::format("; did you mean {}?", near);
+  if (std::find(known.begin(), known.end(), "--set") != known.end())
+    text += fmt::format(
+        "{} a key of the experiment's file is set by --set, as in --set protocol.launches=10",
+        near.empty() ? ";" : " Or:");
+  return text;
+}
+
+/// What is wrong with the words of a command line.
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+    for (const auto* verb : app.get_subcommands())
+      if (const auto words = verb->remaining(); !words.empty()) {
+        const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+          return word.starts_with("-");
+        });
+        return unexpected_text(*verb, option != words.end() ? *option : words.front());
+      }
+  return readable(error.what());
+}
+
 int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Shared& shared) {
   // `help --markdown`, whose "help" is gone by now.
   if (argv.size() == 3 && argv[1] == "--markdown" && argv[2] == "--help") {
@@ -118,7 +149,8 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version: on stdout
-    tell(fmt::format("dynamiccl: {}\nTry: dynamiccl {}--help\n", readable(printable(error.what())),
+    tell(fmt::format("dynamiccl: {}\nTry: dynamiccl {}--help\n",
+                     printable(usage_problem(app, error)),
                      argv.size() > 1 && !argv[1].starts_with("-") ? argv[1] + " " : ""));
     return exit_code::kUsage;
   }

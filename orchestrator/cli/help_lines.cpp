@@ -9,12 +9,10 @@ namespace dynamiccl {
 
 std::string HelpLines::make_help(const CLI::App* app, std::string name,
                                  CLI::AppFormatMode mode) const {
-  constexpr std::size_t kPiped = 100;
   constexpr std::size_t kNarrowest = 40;  // below that a terminal's own breaks read better
   const auto text = CLI::Formatter::make_help(app, std::move(name), mode);
   const auto columns = stdout_columns();
-  return columns > 0 && columns < kNarrowest ? text
-                                             : broken_text(text, columns == 0 ? kPiped : columns);
+  return columns < kNarrowest ? text : broken_text(text, columns);
 }
 
 }  // namespace dynamiccl

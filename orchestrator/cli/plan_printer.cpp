@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/plan/estimate.hpp"
@@ -15,10 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-std::string shell_line(const std::vector<std::string>& argv) {
+std::string shell_lines(std::string_view head, const std::vector<std::string>& argv,
+                        std::size_t width) {
   std::vector<std::string> quoted;
   for (const auto& argument : argv) quoted.push_back(shell_quote(argument));
-  return join(quoted, " ");
+  return command_lines(head, quoted, width);
 }
 
 /// "allreduce: 4 B, 1 KiB" lines; cells that differ in more are told apart by it.
@@ -144,29 +147,38 @@ json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite&
           {"groups", std::move(groups)}};
 }
 
-std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site) {
-  std::string text =
-      fmt::format("{}: {} groups, {} cells, {} of them impossible; of each group {}; about {}\n",
-                  experiment.name, plan.groups.size(), plan.cell_count(),
-                  plan.cell_count() - plan.possible_cells(), launches_text(experiment.protocol),
-                  format_eta(estimated_run(plan, experiment).seconds()));
-  text += "all launches: " + place_text(site) + "\n";
-  for (const auto& group : plan.groups) {
-    const auto& profile = experiment.profiles.at(group.environment);
-    text += fmt::format("\n{} {} {} {} {} rank{}{}: {} cell{} to measure{}\n", group.id,
-                        group.environment, name_of(group.backend), name_of(group.architecture),
-                        group.ranks, group.ranks == 1 ? "" : "s", knobs_text(group),
-                        group.possible_cells(), group.possible_cells() == 1 ? "" : "s",
-                        time_text(group, profile, experiment.protocol));
-    for (const auto& line : cell_lines(group)) text += "  " + line + "\n";
-    for (const auto& line : impossible_lines(group)) text += "  " + line + "\n";
-    if (site.cluster && group.possible_cells() > 0)
-      text += "  on " + placement_of(group, *site.cluster) + "\n";
-    const auto commands = commands_of(group, profile, site);
-    if (!commands.problem.empty()) text += "  commands unknown: " + commands.problem + "\n";
-    for (const auto& argv : commands.environment) text += "  block$ " + shell_line(argv) + "\n";
-    for (const auto& argv : commands.launch) text += "  launch$ " + shell_line(argv) + "\n";
-  }
+namespace {
+
+std::string group_text(const PlannedGroup& group, const Experiment& experiment,
+                       const LaunchSite& site, std::size_t width) {
+  const auto& profile = experiment.profiles.at(group.environment);
+  std::string text = fmt::format(
+      "{} {} {} {} {}{}: {} to measure{}\n", group.id, group.environment, name_of(group.backend),
+      name_of(group.architecture), counted(group.ranks, "rank"), knobs_text(group),
+      counted(group.possible_cells(), "cell"), time_text(group, profile, experiment.protocol));
+  for (const auto& line : cell_lines(group)) text += "  " + line + "\n";
+  for (const auto& line : impossible_lines(group)) text += "  " + line + "\n";
+  if (site.cluster && group.possible_cells() > 0)
+    text += "  on " + placement_of(group, *site.cluster) + "\n";
+  const auto commands = commands_of(group, profile, site);
+  if (!commands.problem.empty()) text += "  commands unknown: " + commands.problem + "\n";
+  text = broken_text(text, width);
+  for (const auto& argv : commands.environment) text += shell_lines("  block$ ", argv, width);
+  for (const auto& argv : commands.launch) text += shell_lines("  launch$ ", argv, width);
+  return text;
+}
+
+}  // namespace
+
+std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site,
+                      std::size_t width) {
+  std::string text = fmt::format(
+      "{}: {}, {}, {} of them impossible; of each group {}; about {}\nall launches: {}\n",
+      experiment.name, counted(plan.groups.size(), "group"), counted(plan.cell_count(), "cell"),
+      plan.cell_count() - plan.possible_cells(), launches_text(experiment.protocol),
+      format_eta(estimated_run(plan, experiment).seconds()), place_text(site));
+  text = broken_text(text, width);
+  for (const auto& group : plan.groups) text += "\n" + group_text(group, experiment, site, width);
   return text;
 }
 

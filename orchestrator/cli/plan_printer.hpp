@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "core/vocabulary/json.hpp"
@@ -14,6 +15,8 @@ namespace dynamiccl {
 nlohmann::json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite& site);
 
 /// The same for people: groups, their cells, the impossible ones with reasons, commands and time.
-std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site);
+/// @param width columns of the terminal; commands go on behind a backslash, to be copied
+std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site,
+                      std::size_t width);
 
 }  // namespace dynamiccl

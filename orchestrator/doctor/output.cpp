@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
@@ -78,7 +79,7 @@ std::string side_text(const ProofSide& side) {
   const std::string used = side.used.empty()         ? "not known"
                            : side.used == side.asked ? side.used + ", as asked"
                                                      : side.used + ", asked was " + side.asked;
-  std::string launches = fmt::format("{} launches", side.launches);
+  std::string launches = counted(side.launches, "launch");
   if (side.failed > 0) launches += fmt::format(", {} failed", side.failed);
   if (side.noisy > 0) launches += fmt::format(", {} disturbed by other work", side.noisy);
   return fmt::format("{} ({}; transport {})", time, launches, used);

@@ -1,4 +1,5 @@
 #include "orchestrator/experiment/protocol.hpp"
+#include "core/vocabulary/counted.hpp"
 
 #include <fmt/format.h>
 
@@ -165,7 +166,7 @@ int most_launches(const RunProtocol& protocol) {
 }
 
 std::string launches_text(const RunProtocol& protocol) {
-  std::string text = fmt::format("{} launches", protocol.launches);
+  std::string text = counted(protocol.launches, "launch");
   if (protocol.target_interval > 0)
     text = fmt::format("{} to {} launches, until the 95 % interval is within {:g} %",
                        first_launches(protocol), protocol.max_launches,

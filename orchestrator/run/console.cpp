@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
@@ -23,9 +25,18 @@ bool stderr_may_be_coloured() {
 }
 
 std::size_t stdout_columns() {
+  constexpr std::size_t kElsewhere = 100;
+  constexpr std::size_t kMost = 10000;
   winsize size{};
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
-  return size.ws_col;
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return size.ws_col;
+  const char* said = std::getenv("COLUMNS");
+  if (said == nullptr) return kElsewhere;
+  std::size_t columns = 0;
+  const std::string_view text(said);
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), columns);
+  const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
+  return whole && columns > 0 && columns <= kMost ? columns : kElsewhere;
 }
 
 std::string two_columns(const std::vector<std::pair<std::string, std::string>>& entries,

@@ -16,7 +16,8 @@ enum class Verbosity { quiet, normal, verbose };
 /// Whether stderr may be coloured: a terminal, and neither NO_COLOR nor TERM=dumb is set.
 bool stderr_may_be_coloured();
 
-/// Columns of the terminal that stdout is; 0 where it is a file or a pipe, which has no end.
+/// Columns of the terminal that stdout is. Of a file or a pipe: $COLUMNS where it is set, else 100,
+/// as a table in one line for each row is CSV's and JSON's to write.
 std::size_t stdout_columns();
 
 /// A line for each name and what it is, in two columns.

@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "core/statistics/saturation.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
+#include "reports/model/column.hpp"
+#include "reports/render/render.hpp"
 #include "tuner/action/reach.hpp"
 
 namespace dynamiccl {
@@ -64,6 +70,120 @@ Table tuning_table(const TunePlan& plan, const TuningResult& result) {
          count(static_cast<std::size_t>(tuned.outcome.evaluations))});
   }
   return table;
+}
+
+namespace {
+
+constexpr const char* kPeoplesColumns =
+    "environment | text, quiet | the environment's profile\n"
+    "backend | text, quiet | the library that communicates\n"
+    "architecture | text, quiet | ring or ps\n"
+    "collective size_bytes ranks\n"
+    "held out | text, told | kept from the policy's training\n"
+    "setting | text | in force at the end\n"
+    "compared | text | the setting that was held against the default\n"
+    "default_us | us, real | of the library's own choice\n"
+    "ratio | real, ends:low:high | time of compared over the default's\n"
+    "verdict\n"
+    "because | text, told | guards and flags\n"
+    "loaded by | text, told | who can load the setting\n"
+    "tried | text | of the settings that there are";
+
+Table peoples_table(const TunePlan& plan, const TuningResult& result) {
+  Table table;
+  for (auto& column : parse_columns(kPeoplesColumns, "tune"))
+    table.columns.push_back(std::move(column.name));
+  for (const TunedTask& tuned : result.tasks) {
+    const TuneTask& task = plan.tasks[tuned.task];
+    const TaskKey& key = task.search.task.key.task;
+    const TableEvidence& evidence = tuned.entry.evidence;
+    const bool compared = evidence.ratio > 0;
+    const bool interval = compared && evidence.ratio_high > 0;
+    std::vector<std::string> because = tuned.entry.flags;
+    if (tuned.outcome.guard != GuardVerdict::pass)
+      because.insert(because.begin(), std::string(name_of(tuned.outcome.guard)));
+    table.rows.push_back(
+        {task.environment, std::string(name_of(key.backend)),
+         std::string(name_of(key.architecture)), std::string(name_of(key.collective)),
+         count(task.cell.size.count()), count(static_cast<std::size_t>(key.group_size)),
+         task.held_out ? Value(std::string("yes")) : Value(), tuned.entry.arm,
+         evidence.candidate.empty() ? Value() : Value(evidence.candidate),
+         evidence.default_us > 0 ? number(evidence.default_us) : Value(),
+         compared ? number(evidence.ratio) : Value(),
+         interval ? number(evidence.ratio_low) : Value(),
+         interval ? number(evidence.ratio_high) : Value(),
+         evidence.verdict.empty() ? Value() : Value(evidence.verdict),
+         because.empty() ? Value() : Value(join(because, ", ")),
+         tuned.entry.is_default() ? Value()
+                                  : Value(std::string(name_of(reach_of(
+                                        key.backend, key.architecture, tuned.entry.setting)))),
+         fmt::format("{} of {}", tuned.outcome.tried, task.arms())});
+  }
+  return table;
+}
+
+struct AnswerWord {
+  std::string_view word;
+  std::string_view meaning;
+};
+constexpr std::array kAnswerWords{
+    AnswerWord{name_of(GuardVerdict::ina_passthrough),
+               "the network itself sums: the library is left alone"},
+    AnswerWord{name_of(GuardVerdict::no_actuator), "a library that cannot be set from here"},
+    AnswerWord{name_of(GuardVerdict::failed), "the compared setting failed, or gave wrong data"},
+    AnswerWord{name_of(GuardVerdict::above_gloo_floor), "slower than twice Gloo's time: not kept"},
+    AnswerWord{name_of(GuardVerdict::slower_than_default),
+               "surely slower than the default: not kept"},
+    AnswerWord{name_of(GuardVerdict::not_confirmed),
+               "not surely faster than the default: not kept"},
+    AnswerWord{kNonActionable, "every setting was measured, and the best of them gains nothing"},
+    AnswerWord{kUndecided, "nothing is surely faster, and that nothing is was not shown"},
+    AnswerWord{kUnexplored, "no setting but the default was measured"},
+    AnswerWord{kOnlyDefault, "every other way missed its target"},
+    AnswerWord{kNothingToSet, "there is no setting that a job could load"},
+    AnswerWord{kBelowFloor, "Gloo is faster there than the setting"},
+    AnswerWord{kLosslessSaturated,
+               "even the setting takes longer than the workload leaves for it"}};
+
+/// Words that stand in the table, with what they mean.
+std::string legend_of(const TuningResult& result, TuningKind kind) {
+  std::string text =
+      kind == TuningKind::search
+          ? "setting: what the table of settings keeps; library = the library's own choice, the "
+            "default.\n"
+          : "setting: what the file asks for; library = nothing, the library's own choice.\n";
+  const bool compared =
+      std::any_of(result.tasks.begin(), result.tasks.end(),
+                  [](const TunedTask& tuned) { return tuned.entry.evidence.ratio > 0; });
+  if (compared)
+    text += fmt::format(
+        "compared: {}, held against the default on fresh launches. ratio: its time over the "
+        "default's "
+        "there; below 1 it is faster.\n"
+        "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within 2 %, UNCLEAR: its interval "
+        "leaves it open. {}\n",
+        kind == TuningKind::search ? "the best other setting that the search saw" : "that setting",
+        kind == TuningKind::search ? "Where it is not FASTER, the default stays."
+                                   : "A file is judged, not changed.");
+  for (const AnswerWord& reason : kAnswerWords) {
+    const bool said =
+        std::any_of(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
+          const auto& flags = tuned.entry.flags;
+          return name_of(tuned.outcome.guard) == reason.word ||
+                 std::find(flags.begin(), flags.end(), reason.word) != flags.end();
+        });
+    if (said) text += fmt::format("{}: {}.\n", reason.word, reason.meaning);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string tuning_text(const TunePlan& plan, const TuningResult& result, TuningKind kind,
+                        std::size_t width) {
+  return render_table(peoples_table(plan, result), OutputFormat::text,
+                      parse_columns(kPeoplesColumns, "tune"), width) +
+         "\n" + broken_text(legend_of(result, kind), width);
 }
 
 namespace {

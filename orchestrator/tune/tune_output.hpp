@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,13 @@ namespace dynamiccl {
 
 /// One row per task: setting, default and tuned time, ratio with interval, verdict, flags.
 Table tuning_table(const TunePlan& plan, const TuningResult& result);
+
+/// What a table of settings for people shows: a search chose them, or a file that is judged.
+enum class TuningKind { search, judged };
+/// The rows of tuning_table for people, and below them what each column and word says.
+/// @param width columns of the terminal
+std::string tuning_text(const TunePlan& plan, const TuningResult& result, TuningKind kind,
+                        std::size_t width);
 
 /// What the flags of a result mean and what to do, one sentence per flag that occurs.
 std::vector<std::string> flag_advice(const TuningResult& result);

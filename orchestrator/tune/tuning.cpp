@@ -9,6 +9,7 @@
 #include "core/statistics/verdict.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
@@ -240,7 +241,7 @@ class LiveTuning {
     if (choices.empty()) return;
     const ConfirmationRule rule = this->rule();
     console_.note(fmt::format(
-        "confirming {} choices on {} fresh launches{}", choices.size(), rule.launches,
+        "confirming {} on {} fresh launches{}", counted(choices.size(), "choice"), rule.launches,
         rule.looks > 1
             ? fmt::format(", those that stay open on up to {}", rule.launches * rule.looks)
             : ""));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -28,7 +29,7 @@ std::string cell_counts(const Reader& reader, const std::string& run_uuid) {
     all += rows.integer(i, "n");
     parts.push_back(fmt::format("{} {}", rows.integer(i, "n"), rows.text(i, "status")));
   }
-  return fmt::format("{} cells: {}", all, join(parts, ", "));
+  return fmt::format("{}: {}", counted(all, "cell"), join(parts, ", "));
 }
 
 std::vector<std::int64_t> run_scope(const Reader& reader, const std::string& run_uuid) {

@@ -9,6 +9,7 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/figures_method.hpp"
+#include "reports/model/leaf_difference.hpp"
 #include "reports/page/section.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/render.hpp"
@@ -34,10 +35,22 @@ class Names {
   json list_ = json::array();
 };
 
+/// Settings as they are typed, "batch=32"; what is no object of settings stays as it is.
+void add_settings(std::vector<std::string>& parts, const std::string& knobs) {
+  const json settings = stored_json(knobs);
+  if (!settings.is_object()) {
+    if (!knobs.empty()) parts.push_back(knobs);
+    return;
+  }
+  for (const auto& [name, value] : settings.items())
+    parts.push_back(name + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+}
+
 std::string settings_of(const CellFigure& f) {
   std::vector<std::string> parts;
   if (f.algorithm != "library") parts.push_back(f.algorithm);
-  if (auto knobs = knobs_of(f); !knobs.empty()) parts.push_back(std::move(knobs));
+  add_settings(parts, f.group_knobs);
+  add_settings(parts, f.cell_knobs);
   return parts.empty() ? "library defaults" : join(parts, " ");
 }
 

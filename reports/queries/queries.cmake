@@ -7,7 +7,7 @@ set(_queries
   trust/coverage trust/failures trust/independence trust/noise trust/warmup trust/skew trust/clocks trust/stragglers trust/stopping
   tuning/decisions tuning/trace tuning/regret tuning/flags
   database/runs database/launches database/launch_medians database/events database/schema)
-target_sources(dyn_reports PRIVATE queries/query.cpp queries/registry.cpp queries/sql_head.cpp
+target_sources(dyn_reports PRIVATE queries/query.cpp queries/no_rows.cpp queries/registry.cpp queries/sql_head.cpp
   queries/choices/axis_rows.cpp queries/training/tradeoff_row.cpp queries/training/synchronisation_rows.cpp)
 set(_includes "")
 set(_declarations "")

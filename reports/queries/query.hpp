@@ -32,6 +32,10 @@ struct Query {
   std::string columns{};  ///< as parse_columns() takes them
   std::string method{};   ///< how its verdicts came about; "" = it gives none
   bool takes_vary = false;
+  // For who sees no row (queries/no_rows), where the row's own words do not say it:
+  std::string needs{};        ///< what must have been measured for one
+  std::string measured_by{};  ///< the verb and what follows that measures it; "" = the theme's
+  std::string none_means{};   ///< where no row is an answer, which
 
   // What makes its table: one of these. Where the columns depend on what was measured, the table
   // has their names, else they are filled in.

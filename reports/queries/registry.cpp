@@ -158,11 +158,15 @@ std::string markdown_of(const Query& query) {
 }  // namespace
 
 const std::vector<QueryTheme>& query_themes() {
+  constexpr const char* kQuickstart = "run experiments/quickstart.toml";
   static const std::vector<QueryTheme> themes{
-      {"times", "How long it takes"},          {"environments", "What environments cost, and why"},
-      {"choices", "What to choose"},           {"training", "Training"},
-      {"trust", "Can the figures be trusted"}, {"tuning", "Searches"},
-      {"database", "The database itself"}};
+      {"times", "How long it takes", kQuickstart},
+      {"environments", "What environments cost, and why", kQuickstart},
+      {"choices", "What to choose", kQuickstart},
+      {"training", "Training", "run experiments/training_grid.toml"},
+      {"trust", "Can the figures be trusted", kQuickstart},
+      {"tuning", "Searches", "tune experiments/tune_smoke.toml"},
+      {"database", "The database itself", kQuickstart}};
   return themes;
 }
 

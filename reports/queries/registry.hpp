@@ -13,6 +13,7 @@ namespace dynamiccl {
 struct QueryTheme {
   std::string_view folder;
   std::string_view title;
+  std::string_view measured_by;  ///< the verb and what follows that measures what its queries show
 };
 
 /// In the order of the listing.

@@ -35,6 +35,9 @@ Query query_of_sql(std::string_view sql) {
   query.title = header_of(sql, "title");
   query.row = header_of(sql, "row");
   query.columns = header_of(sql, "columns", '\n');
+  query.needs = header_of(sql, "needs");
+  query.measured_by = header_of(sql, "measured_by");
+  query.none_means = header_of(sql, "none_means");
   query.every_run = header_of(sql, "scope") == "all";
   query.sql = sql;
   return query;

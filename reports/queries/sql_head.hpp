@@ -11,6 +11,7 @@ namespace dynamiccl {
 ///     -- row: what a row is; lines that go on are indented
 ///     -- columns:
 ///     --   as parse_columns() takes them
+///     -- needs, measured_by, none_means: as Query has them (may be left out)
 ///     -- scope: all       (of all runs, unless some are named)
 Query query_of_sql(std::string_view sql);
 

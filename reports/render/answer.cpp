@@ -9,6 +9,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/figures.hpp"
@@ -252,7 +253,7 @@ std::string without_result(const Reader& reader, const std::string& run) {
     std::int64_t cells = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) cells += rows.integer(i, "cells");
     if (cells == 0) continue;
-    out += wrapped(fmt::format("{} cells {}: {} {}: {}", cells,
+    out += wrapped(fmt::format("{} {}: {} {}: {}", counted(cells, "cell"),
                                unsupported ? "unsupported here" : "failed or not measured",
                                rows.text(0, "environment"), rows.text(0, "backend"),
                                rows.text(0, "reason").empty() ? rows.text(0, "status")

@@ -1,4 +1,5 @@
 #include "reports/render/comparison_junit.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
@@ -65,7 +66,8 @@ std::string ratio_text(const ComparedCell& cell) {
                       format_micros(Micros(cell.b.median_us())));
   if (!cell.note.empty()) text += "; " + cell.note;
   if (cell.launches_needed)
-    text += fmt::format("; about {} launches per side would settle it", *cell.launches_needed);
+    text += fmt::format("; about {} per side would settle it",
+                        counted(*cell.launches_needed, "launch"));
   return text;
 }
 

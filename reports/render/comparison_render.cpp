@@ -1,4 +1,5 @@
 #include "reports/render/comparison_render.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
@@ -143,7 +144,7 @@ std::string counts_text(const Comparison& comparison) {
     const int count = comparison.count(entry.value);
     if (count > 0) parts.push_back(fmt::format("{} {}", count, entry.name));
   }
-  return fmt::format("{} cells: {}", comparison.cells.size(), join(parts, ", "));
+  return fmt::format("{}: {}", counted(comparison.cells.size(), "cell"), join(parts, ", "));
 }
 
 /// The slowest and the fastest row of those that are surely so.
@@ -181,9 +182,11 @@ std::string missing_lines(const Comparison& comparison) {
     text += fmt::format("  {}: no result in {}: {}\n", group.what, group.missing_in, group.reason);
   if (!text.empty()) text = "\nmeasured on one side only: counted as UNCLEAR\n" + text;
   if (const int cells = comparison.unplanned_in("B"); cells > 0)
-    text += fmt::format("{} cells of A are not in B's plan\n", cells);
+    text += fmt::format("{} of A {} not in B's plan\n", counted(cells, "cell"),
+                        cells == 1 ? "is" : "are");
   if (const int cells = comparison.unplanned_in("A"); cells > 0)
-    text += fmt::format("{} cells of B are not in A's plan\n", cells);
+    text += fmt::format("{} of B {} not in A's plan\n", counted(cells, "cell"),
+                        cells == 1 ? "is" : "are");
   return text;
 }
 

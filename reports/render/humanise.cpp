@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -16,8 +17,24 @@ namespace {
 
 std::string time_text(double us) { return format_micros(Micros(us)); }
 std::string seconds_text(double s) { return format_micros(Micros(s * 1e6)); }
+/// As it stands where that is short, else rounded: sums of traffic have no short exact form, and a
+/// column in B, KiB and MiB by chance cannot be compared by eye.
 std::string size_text(double bytes) {
-  return format_bytes(Bytes(static_cast<std::uint64_t>(std::max(0.0, bytes))));
+  constexpr double kShort = 1e4;
+  const double whole = std::max(0.0, bytes);
+  if (whole < kShort) return format_bytes(Bytes(static_cast<std::uint64_t>(whole)));
+  constexpr double kStep = 1024;
+  constexpr std::array<std::pair<double, const char*>, 4> kScales{
+      {{kStep * kStep * kStep * kStep, "TiB"},
+       {kStep * kStep * kStep, "GiB"},
+       {kStep * kStep, "MiB"},
+       {kStep, "KiB"}}};
+  const auto scale = std::find_if(kScales.begin(), kScales.end() - 1,
+                                  [&](const auto& entry) { return whole >= entry.first; });
+  const double scaled = whole / scale->first;
+  return fmt::format(
+      "{} {}", scaled == std::floor(scaled) ? fmt::format("{:.0f}", scaled) : format_number(scaled),
+      scale->second);
 }
 std::string percent_text(double percent) { return format_number(percent) + " %"; }
 
@@ -39,13 +56,28 @@ std::string with_unit(double value, Unit unit) {
   return format_number(value);
 }
 
-std::string human_text(const Value& value, Unit unit) {
+std::string human_text(const Value& value, Unit unit, bool exact) {
   const auto* whole = std::get_if<std::int64_t>(&value);
   const auto* real = std::get_if<double>(&value);
+  if (exact && whole != nullptr)
+    return format_bytes(Bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, *whole))));
   if (real != nullptr) return with_unit(*real, unit);
   if (whole != nullptr && unit != Unit::none) return with_unit(static_cast<double>(*whole), unit);
   if (std::holds_alternative<std::monostate>(value)) return "-";
   return plain_text(value);
+}
+
+/// Settings as they are typed, "batch=32 model=cnn"; what is no flat object stays as it is.
+std::string settings_text(const std::string& text) {
+  const auto settings = nlohmann::json::parse(text, nullptr, false);
+  if (!settings.is_object()) return text;
+  std::string words;
+  for (const auto& [name, value] : settings.items()) {
+    if (value.is_structured()) return text;
+    words += (words.empty() ? "" : " ") + name + "=" +
+             (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return words.empty() ? "-" : words;
 }
 
 /// One column of the result and where it comes from.
@@ -56,6 +88,8 @@ struct Source {
   std::optional<std::size_t> high;
   Unit unit = Unit::none;
   Shown shown = Shown::always;
+  bool exact = false;     ///< the size of a cell, by which cells are told apart
+  bool settings = false;  ///< a JSON object of settings
 };
 
 std::vector<Source> sources_of(const Table& table, const Columns& columns) {
@@ -63,7 +97,14 @@ std::vector<Source> sources_of(const Table& table, const Columns& columns) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = columns[i];
     if (!column.end_of.empty() && column_index(table, column.end_of)) continue;
-    Source source{column.heading, i, std::nullopt, std::nullopt, column.unit, column.shown};
+    Source source{column.heading,
+                  i,
+                  std::nullopt,
+                  std::nullopt,
+                  column.unit,
+                  column.shown,
+                  column.unit == Unit::bytes && column.name.ends_with("size_bytes"),
+                  column.type == ColumnType::json};
     if (!column.low.empty()) {
       source.low = column_index(table, column.low);
       source.high = column_index(table, column.high);
@@ -83,11 +124,12 @@ std::string_view unit_in(std::string_view text) {
 /// "12.3 us [11.9, 12.8]"; where a bound has a unit of its own, both show theirs: a bound without
 /// one beside another unit would be taken for that.
 std::string cell_text(const std::vector<Value>& row, const Source& source) {
-  std::string text = human_text(row[source.value], source.unit);
+  std::string text = human_text(row[source.value], source.unit, source.exact);
+  if (source.settings) text = settings_text(text);
   if (!source.low || !source.high) return text;
   if (std::holds_alternative<std::monostate>(row[*source.low])) return text;
-  std::string low = human_text(row[*source.low], source.unit);
-  std::string high = human_text(row[*source.high], source.unit);
+  std::string low = human_text(row[*source.low], source.unit, false);
+  std::string high = human_text(row[*source.high], source.unit, false);
   const std::string_view unit = unit_in(text);
   if (unit_in(low) == unit && unit_in(high) == unit) {
     low.resize(low.size() - unit.size());
@@ -113,9 +155,10 @@ bool is_absent(const Table& table, std::size_t column) {
   });
 }
 
-std::string fixed_text(const std::string& column, const Value& value) {
-  const std::string text = plain_text(value);
-  if (text.empty() || text == "{}") return "";
+std::string fixed_text(const std::string& column, const Value& value, bool settings) {
+  const std::string plain = plain_text(value);
+  if (plain.empty() || plain == "{}") return "";
+  const std::string text = settings ? settings_text(plain) : plain;
   if (column == "in_place") return text == "0" ? "out of place" : "in place";
   std::string name = column;
   std::replace(name.begin(), name.end(), '_', ' ');
@@ -170,7 +213,7 @@ HumanTable humanise(const Table& table, const Columns& columns) {
       if (source.shown == Shown::where_told) return is_absent(table, source.value);
       if (source.shown == Shown::always || !is_constant(table, source.value)) return false;
       const auto& name = table.columns[source.value];
-      const std::string text = fixed_text(name, table.rows[0][source.value]);
+      const std::string text = fixed_text(name, table.rows[0][source.value], source.settings);
       if (!text.empty()) human.held_fixed += (human.held_fixed.empty() ? "" : ", ") + text;
       return true;
     };

@@ -80,6 +80,21 @@ std::size_t widest_piece(const std::string& heading) {
   return widest;
 }
 
+/// The widest piece of a cell that no line may end in, as far as it is a word: a path is none.
+std::size_t widest_word(const std::string& cell) {
+  constexpr std::size_t kWord = 18;
+  std::size_t widest = 0;
+  std::size_t begin = 0;
+  while (begin < cell.size()) {
+    const auto end = std::min(cell.find_first_of(" /|,;:=+_-", begin), cell.size());
+    const std::size_t mark = end < cell.size() && cell[end] != ' ' ? 1 : 0;
+    const std::size_t width = columns_of_text(cell.substr(begin, end - begin)) + mark;
+    if (width <= kWord) widest = std::max(widest, width);
+    begin = end + 1;
+  }
+  return widest;
+}
+
 /// How narrow a column may become: text breaks into lines, of numbers the heading alone does.
 std::vector<std::size_t> least_widths(const HumanTable& table,
                                       const std::vector<std::size_t>& widths) {
@@ -89,7 +104,7 @@ std::vector<std::size_t> least_widths(const HumanTable& table,
     std::size_t width = widest_piece(table.columns[i]);
     if (!table.right[i]) width = std::max(width, kText);
     for (const auto& row : table.rows)
-      if (table.right[i]) width = std::max(width, columns_of_text(row[i]));
+      width = std::max(width, table.right[i] ? columns_of_text(row[i]) : widest_word(row[i]));
     least.push_back(std::min(width, widths[i]));
   }
   return least;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
@@ -60,14 +61,15 @@ Page load_page(const Reader& reader, const std::string& run) {
                    {run})};
 }
 
-std::string command_line(const std::string& argv_json) {
+/// A stored command to be copied, behind `head`.
+std::string stored_command(std::string_view head, const std::string& argv_json, std::size_t width) {
   const json argv = stored_json(argv_json);
-  if (!argv.is_array()) return argv_json;
+  if (!argv.is_array()) return std::string(head) + argv_json + "\n";
   std::vector<std::string> words;
   for (const auto& word : argv) {
     if (word.is_string()) words.push_back(shell_quote(word.get<std::string>()));
   }
-  return join(words, " ");
+  return command_lines(head, words, width);
 }
 
 Table without(Table table, const std::string& column) {
@@ -98,8 +100,11 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
     facts +=
         fmt::format("  {}: {}\n", column, run.text(0, column).empty() ? "-" : run.text(0, column));
   }
-  facts += fmt::format("  command: {}\n  {}\n", command_line(run.text(0, "argv_json")),
-                       cell_counts(reader, run.text(0, "run_id")));
+  // A document is the same, however wide the terminal is that it was made on.
+  if (format != OutputFormat::text) width = 0;
+  facts = broken_text(facts, width) +
+          stored_command("  command: ", run.text(0, "argv_json"), width) + "  " +
+          cell_counts(reader, run.text(0, "run_id")) + "\n";
   std::string out = format == OutputFormat::markdown ? "# Run\n\n" : "run\n";
   out += literal(facts, format);
   const auto table = [&](const std::string& title, const Table& rows) {
@@ -114,16 +119,16 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
                                  load_figures(reader, run_scope(reader, run.text(0, "run_id"))));
   if (!notes.empty())
     out += heading("how far the figures can be trusted", format) +
-           literal("  " + join(notes, "\n  ") + "\n", format);
+           literal(broken_text("  " + join(notes, "\n  ") + "\n", width), format);
   table("groups", without(page.groups, "argv_json"));
   table("launches", without(without(page.launches, "argv_json"), "launch_id"));
   const TableView groups(page.groups);
   std::string commands;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (groups.text(i, "argv_json").empty()) continue;
-    commands += fmt::format("  # {} {} {}\n  {}\n", groups.text(i, "environment"),
+    commands += fmt::format("  # {} {} {}\n{}", groups.text(i, "environment"),
                             groups.text(i, "backend"), groups.text(i, "architecture"),
-                            command_line(groups.text(i, "argv_json")));
+                            stored_command("  ", groups.text(i, "argv_json"), width));
   }
   if (!commands.empty()) {
     out += heading("commands (newest launch of each group)", format) + literal(commands, format);
@@ -135,7 +140,8 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
     for (const auto& [what, value] : leaves_of(stored_json(run.text(0, column))))
       leaves += fmt::format("  {}: {}\n", what, value);
     const std::string name(column);
-    out += heading(name.substr(0, name.size() - 5), format) + literal(leaves, format);
+    out += heading(name.substr(0, name.size() - 5), format) +
+           literal(broken_text(leaves, width), format);
   }
   std::string spec = run.text(0, "spec_text");
   if (spec.empty() || spec.back() != '\n') spec += '\n';

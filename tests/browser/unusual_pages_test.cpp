@@ -127,7 +127,7 @@ TEST_CASE("a page of GPU runs begins with all backends at equal settings") {
   if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
   const Opened page({.backends = kFive});
   CHECK(page.value(kBackendsShown) == 5);
-  CHECK(page.value("Report.lists.settings") == nlohmann::json{kOnGpu});
+  CHECK(page.value("Report.lists.settings") == nlohmann::json{"memory=device"});
   CHECK_THAT(page.text("#components"), ContainsSubstring("cuda-aware-mpi"));
 }
 

@@ -61,6 +61,10 @@ TEST_CASE("verdict, guard and flag of a cell never contradict each other", "[E-1
         CHECK(said.kept == (said.guard == GuardVerdict::pass));
         CHECK(said.kept == said.flag.empty());
         CHECK((said.verdict == "SLOWER") == (said.guard == GuardVerdict::slower_than_default));
+        // What is not clear is not known either.
+        if (said.verdict == "UNCLEAR") CHECK(said.flag == kUndecided);
+        if (said.flag == kNonActionable)
+          CHECK((said.verdict == "SAME" || said.verdict == "SLOWER"));
       }
   // A guard of the search itself says all there is to say.
   const CellAnswer failed =

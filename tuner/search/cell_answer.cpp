@@ -6,12 +6,14 @@ namespace dynamiccl {
 namespace {
 
 /// Why the default stays, where nothing was surely faster.
-std::string_view flag_of(const CellEvidence& evidence, const ConfirmationRule& rule) {
+/// @param verdict of the choice; "" = not compared
+std::string_view flag_of(const CellEvidence& evidence, std::string_view verdict) {
   if (evidence.arms <= 1) return kNothingToSet;
   if (!evidence.ratio && evidence.missed + 1 >= evidence.arms) return kOnlyDefault;
   if (evidence.tried <= 1 && !evidence.ratio) return kUnexplored;
-  const bool no_gain =
-      evidence.ratio && evidence.ratio->interval && evidence.ratio->interval->low > 1 - rule.band;
+  // An interval that begins inside the band and ends beyond it leaves out a gain, too; whoever
+  // reads UNCLEAR beside "nothing helps" sees two answers.
+  const bool no_gain = verdict == name_of(Verdict::same) || verdict == name_of(Verdict::slower);
   return no_gain && evidence.tried >= evidence.arms ? kNonActionable : kUndecided;
 }
 
@@ -32,7 +34,7 @@ CellAnswer answer_of(const CellEvidence& evidence, const ConfirmationRule& rule)
     answer.guard = answer.kept ? GuardVerdict::pass : GuardVerdict::above_gloo_floor;
     return answer;
   }
-  answer.flag = flag_of(evidence, rule);
+  answer.flag = flag_of(evidence, answer.verdict);
   // A search's own suspicion is no verdict: without a comparison nothing was taken back.
   answer.guard = !ratio                                       ? GuardVerdict::pass
                  : answer.verdict == name_of(Verdict::slower) ? GuardVerdict::slower_than_default

@@ -31,8 +31,8 @@ struct CellAnswer {
 };
 
 /// Kept is what is faster with the rule's confidence, be it by less than its band: FASTER. That
-/// nothing is faster (kNonActionable) takes an interval which leaves out a gain of the band or
-/// more, and a measurement of every setting; where every other setting missed what it is to reach,
+/// nothing is faster (kNonActionable) takes the verdict SAME or SLOWER for the best of them, and a
+/// measurement of every setting; where every other setting missed what it is to reach,
 /// nothing is left to compare (kOnlyDefault); what was not compared, or leaves it open, is
 /// undecided.
 CellAnswer answer_of(const CellEvidence& evidence, const ConfirmationRule& rule);

@@ -9,8 +9,10 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "db/reader.hpp"
+#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/run/console.hpp"
+#include "reports/queries/no_rows.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/render.hpp"
@@ -50,6 +52,7 @@ struct QueryArguments {
   std::string format;
   int within_s = 300;  ///< named queries of large databases take seconds
   bool markdown = false;
+  bool explain = false;
 };
 
 void add_time_option(CLI::App& verb, int& seconds) {
@@ -61,6 +64,14 @@ void add_time_option(CLI::App& verb, int& seconds) {
 /// What databases hold of other people's text steers no terminal; CSV and JSON are for programs.
 std::string for_terminals(const std::string& text, OutputFormat format) {
   return format == OutputFormat::text || format == OutputFormat::markdown ? printable(text) : text;
+}
+
+/// The named queries for programs.
+Table query_table() {
+  Table table{{"name", "theme", "title", "row"}, {}};
+  for (const auto& query : all_queries())
+    table.rows.push_back({query.name, query.theme, query.title, query.row});
+  return table;
 }
 
 /// The named queries under their themes.
@@ -75,7 +86,7 @@ std::string query_list(std::size_t columns) {
   return out + "anything else is taken as SQL and run read-only\n";
 }
 
-Table answer(const Reader& reader, const QueryArguments& arguments) {
+QueryScope asked_scope(const QueryArguments& arguments) {
   QueryScope scope;
   scope.runs = arguments.runs;
   scope.all_runs = arguments.all;
@@ -89,7 +100,26 @@ Table answer(const Reader& reader, const QueryArguments& arguments) {
                                                 condition));
     scope.where.emplace_back(condition.substr(0, equals), condition.substr(equals + 1));
   }
-  return any_query(reader, arguments.what, scope);
+  return scope;
+}
+
+/// What a query's rows and columns are.
+void explain_query(const Query& query, OutputFormat format) {
+  Table table{{"column", "unit", "type", "meaning"}, {}};
+  for (const auto& column : parse_columns(query.columns, query.name))
+    table.rows.push_back(
+        {column.name == "*" ? std::string("one for each value") : column.name,
+         column.unit == Unit::none ? Value{} : Value{std::string(unit_text(column.unit))},
+         std::string(type_text(column.type)), column.meaning});
+  const auto width = stdout_columns();
+  std::string text = render_table(table, format, {}, width);
+  if (format == OutputFormat::text) {
+    const std::string method = query.method.empty() ? "" : "\n" + query.method + "\n";
+    text = broken_text(fmt::format("{}: {}\nA row is {}.\n\n", query.name, query.title, query.row),
+                       width) +
+           text + broken_text(method, width);
+  }
+  fmt::print("{}", text);
 }
 
 /// @param varies --vary was given
@@ -104,21 +134,28 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
                 fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
                             arguments.what));
   if (trim(arguments.what).empty()) {
-    fmt::print("{}", query_list(stdout_columns()));
+    if (format_of(arguments.format, shared) == OutputFormat::text)
+      fmt::print("{}", query_list(stdout_columns()));
+    else
+      fmt::print("{}", render_table(query_table(), format_of(arguments.format, shared)));
     return;
   }
   const auto format = format_of(arguments.format, shared);
+  if (arguments.explain) {
+    explain_query(query_named(trim(arguments.what)), format);
+    return;
+  }
   Reader reader(shared.db);
   reader.end_after(std::chrono::seconds(arguments.within_s));
-  const Table table = answer(reader, arguments);
+  const QueryScope scope = asked_scope(arguments);
+  const Table table = any_query(reader, arguments.what, scope);
   fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments.what, table),
                                               stdout_columns()),
                                  format));
   // An empty table alone would be read as an answer.
-  if (table.rows.empty() && !arguments.where.empty() && !shared.quiet)
-    tell(printable(fmt::format(
-        "query {}: no row meets --where {}; `dynamiccl query coverage` lists what was measured\n",
-        arguments.what, join(arguments.where, " and "))));
+  if (table.rows.empty() && query != nullptr && !shared.quiet)
+    tell(printable(
+        with_pasteable_commands(why_no_rows(reader, *query, scope), shared.argv.front())));
   const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
   if (for_people && query != nullptr && !query->method.empty())
     // A document is the same, however wide the terminal is that it was made on.
@@ -145,6 +182,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       "--vary", arguments->vary, "axis, crossover, tradeoffs: the axis that varies (environment)");
   verb->add_flag("--markdown", arguments->markdown,
                  "the page of all queries with their columns, instead of an answer");
+  verb->add_flag("--explain", arguments->explain,
+                 "what the query's rows and columns are, instead of an answer");
   add_format_option(*verb, arguments->format);
   add_time_option(*verb, arguments->within_s);
   add_db_option(*verb, shared);
@@ -152,6 +191,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
   verb->footer([] {
     return "Examples:\n"
            "  dynamiccl query overhead\n"
+           "  dynamiccl query overhead --explain                  what its columns are\n"
            "  dynamiccl query coverage --json\n"
            "  dynamiccl query latency --all --pool\n"
            "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"

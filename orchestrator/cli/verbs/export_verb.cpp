@@ -240,7 +240,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
   add_output_options(*verb, shared);
   verb->footer(
       "Examples:\n"
-      "  dynamiccl export results/table.json --format nccl --out tuned\n"
+      "  dynamiccl export results/tuned.json --format nccl --out tuned\n"
       "  dynamiccl export --measured last --format nccl,toml --out tuned\n"
       "  dynamiccl export --measured last --up-to 16KiB --format nccl --out tuned-small\n"
       "  dynamiccl export results/tuned.json --format openmpi,mpich,gloo --out tuned\n"

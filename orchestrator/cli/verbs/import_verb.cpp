@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -214,10 +215,10 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
                                 summary.diverged)});
   if (summary.already_there > 0)
     done.push_back(
-        {path, "dynamiccl", "", fmt::format("{} runs already there", summary.already_there)});
+        {path, "dynamiccl", "", counted(summary.already_there, "run") + " already there"});
   if (summary.running > 0)
     done.push_back({path, "dynamiccl", "",
-                    fmt::format("{} runs left out: still being measured", summary.running)});
+                    counted(summary.running, "run") + " left out: still being measured"});
 }
 
 /// What `dynamiccl-leader` chose in one job.

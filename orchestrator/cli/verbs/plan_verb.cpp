@@ -25,7 +25,7 @@ int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
     fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site)
                            .dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}", plan_text(loaded.experiment, loaded.plan, site));
+    fmt::print("{}", plan_text(loaded.experiment, loaded.plan, site, stdout_columns()));
   }
   return exit_code::kFine;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "containers/image.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
@@ -128,10 +129,10 @@ std::string text_for_terminal(const Table& table) {
 
 std::string about(const StoredLaunch& launch) {
   const auto& group = launch.group();
-  return fmt::format("launch {} of run {} ({}), block {}: {} {} {} {} ranks, {} cells", launch.uuid,
+  return fmt::format("launch {} of run {} ({}), block {}: {} {} {} {}, {}", launch.uuid,
                      launch.run_id.substr(0, 8), launch.experiment.name, launch.block,
                      group.environment, name_of(group.backend), name_of(group.architecture),
-                     group.ranks, group.cells.size());
+                     counted(group.ranks, "rank"), counted(group.cells.size(), "cell"));
 }
 
 void say_before(const StoredLaunch& launch, const std::vector<SurroundingDifference>& before,

@@ -7,6 +7,7 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -14,6 +15,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
@@ -97,10 +99,9 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments, const Ru
   return unfinished;
 }
 
-/// What a shell takes to go on with this run: a run is found again by its overrides, and a program
-/// that is not in $PATH by the name it was started by.
+/// What a shell takes to go on with this run, which is found again by its overrides.
 std::string resume_command(const RunArguments& arguments, const Shared& shared) {
-  std::vector<std::string> argv{shared.argv.front(), "run"};
+  std::vector<std::string> argv{started_as(shared.argv.front()), "run"};
   const auto words = arguments.experiment.words();
   argv.insert(argv.end(), words.begin(), words.end());
   if (!arguments.out.empty()) argv.insert(argv.end(), {"--out", arguments.out});
@@ -126,7 +127,8 @@ void print_answer(const RunSummary& summary, const RunArguments& arguments, cons
   if (!shared.json) {
     if (arguments.full)
       fmt::print("{}\n", printable(render_full_answer(reader, summary.run_id, stdout_columns())));
-    fmt::print("{}", printable(render_answer(reader, summary.run_id, page)));
+    fmt::print("{}", printable(with_pasteable_commands(render_answer(reader, summary.run_id, page),
+                                                       shared.argv.front())));
     return;
   }
   QueryScope scope;
@@ -197,10 +199,10 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                              std::getenv("SLURM_JOB_ID"), *resumed));
   else
     resumed = run_to_resume(arguments, info, store, shared.db);
-  console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, each {}",
-                           resumed ? "resuming" : "run", resumed.value_or(info.id),
-                           loaded.plan.groups.size(), loaded.plan.possible_cells(),
-                           loaded.plan.cell_count(), launches_text(loaded.experiment.protocol)));
+  console.note(fmt::format("{} {}: {}, {} to measure of {}, each {}", resumed ? "resuming" : "run",
+                           resumed.value_or(info.id), counted(loaded.plan.groups.size(), "group"),
+                           counted(loaded.plan.possible_cells(), "cell"), loaded.plan.cell_count(),
+                           launches_text(loaded.experiment.protocol)));
   site.cluster = loaded.cluster;
   site.machine = loaded.experiment.machine;
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);

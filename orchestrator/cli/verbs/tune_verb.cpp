@@ -5,14 +5,18 @@
 #include <memory>
 #include <set>
 
+#include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/result_place.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
+#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -34,9 +38,17 @@
 namespace dynamiccl {
 namespace {
 
+void print_tuning(const TunePlan& plan, const TuningResult& result, TuningKind kind,
+                  const Shared& shared) {
+  if (shared.json)
+    print_table(tuning_table(plan, result), shared);
+  else
+    fmt::print("{}", printable(tuning_text(plan, result, kind, stdout_columns())));
+}
+
 int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared,
                  const Console& console) {
-  print_table(tuning_table(plan, result), shared);
+  print_tuning(plan, result, TuningKind::judged, shared);
   if (const std::string advice = applied_advice(result); !advice.empty()) console.note(advice);
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   const bool slower =
@@ -71,6 +83,17 @@ Loaded load(const TuneArguments& arguments) {
   return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
 }
 
+/// What is typed to go on with the same experiment and database.
+std::string next_command(const TuneArguments& arguments, const Shared& shared,
+                         const std::vector<std::string>& more) {
+  std::vector<std::string> argv{started_as(shared.argv.front()), "tune"};
+  const auto words = arguments.experiment.words();
+  argv.insert(argv.end(), words.begin(), words.end());
+  argv.insert(argv.end(), more.begin(), more.end());
+  argv.insert(argv.end(), {"--db", shared.db});
+  return command_line(argv);
+}
+
 int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   Loaded loaded = load(arguments);
   Console console(shared.verbosity());
@@ -86,10 +109,11 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
       throw Error(ErrorKind::input, arguments.experiment.file + ": no unfinished sweep in " +
                                         shared.db + "; start one without --resume");
   }
-  console.note(fmt::format("sweep {}: {} tasks, {} settings in all, {} launches of {} groups",
-                           resumed.value_or(info.id), loaded.plan.tasks.size(),
-                           loaded.plan.arm_count(), loaded.experiment.protocol.launches,
-                           plan.groups.size()));
+  console.note(fmt::format("sweep {}: {}, {} in all, {} of {}", resumed.value_or(info.id),
+                           counted(loaded.plan.tasks.size(), "task"),
+                           counted(loaded.plan.arm_count(), "setting"),
+                           counted(loaded.experiment.protocol.launches, "launch"),
+                           counted(plan.groups.size(), "group")));
   LaunchSite site = launch_site(shared.db, arguments.out);
   site.cluster = loaded.cluster;
   site.machine = loaded.experiment.machine;
@@ -104,8 +128,8 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   else
     fmt::print("{}\n", summary.run_id);
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
-  console.note("compare agents on it with\n  dynamiccl tune " + arguments.experiment.file +
-               " --replay --db " + shared.db);
+  console.note("compare agents on it with\n  " +
+               next_command(arguments, shared, {"--replay", "--from", summary.run_id}));
   return summary.failed_launches == 0 ? exit_code::kFine : exit_code::kCellFailed;
 }
 
@@ -154,11 +178,11 @@ int exit_of(const LaunchEvaluator& evaluator) {
 int finish_tuning(const TuningResult& result, const TunePlan& plan,
                   const LaunchEvaluator& evaluator, const TuneArguments& arguments,
                   const RunInfo& info, const Shared& shared, const Console& console) {
-  print_table(tuning_table(plan, result), shared);
+  print_tuning(plan, result, TuningKind::search, shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
   const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
-  console.note(fmt::format("{} evaluations where all settings would need {}", result.evaluations,
-                           result.arms));
+  console.note(fmt::format("{} where all settings would need {}",
+                           counted(result.evaluations, "evaluation"), result.arms));
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   if (arguments.between_runs) return exit_of(evaluator);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
@@ -166,8 +190,9 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
       kept == 0
           ? fmt::format("answers written to {}; nothing in it is to be exported", arguments.table)
           : fmt::format("settings written to {}; before you export them, load them once as "
-                        "a job would, over all sizes:\n  dynamiccl tune {} --check {}",
-                        arguments.table, arguments.experiment.file, arguments.table));
+                        "a job would, over all sizes:\n  {}",
+                        arguments.table,
+                        next_command(arguments, shared, {"--check", arguments.table})));
   return exit_of(evaluator);
 }
 
@@ -201,8 +226,9 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
           fmt::format("{} measurements of earlier runs are known", options.experience.size()));
     }
     const std::size_t own = own_settings(loaded.plan);
-    console.note(fmt::format("tune {}: {} tasks, {} settings in all{}", info.id,
-                             loaded.plan.tasks.size(), loaded.plan.arm_count(),
+    console.note(fmt::format("tune {}: {}, {} in all{}", info.id,
+                             counted(loaded.plan.tasks.size(), "task"),
+                             counted(loaded.plan.arm_count(), "setting"),
                              own > 0 ? fmt::format(", {} of which no job can load", own) : ""));
     DecisionLog log(shared.db);
     if (table)

@@ -40,6 +40,7 @@ winner winner_is_sure cadence
 )",
       .method = verdict_method(),
       .takes_vary = true,
+      .needs = "cells that differ in the axis of --vary alone",
       .of_figures = axis_table};
 }
 

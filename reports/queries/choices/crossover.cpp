@@ -249,6 +249,7 @@ cadence
 )",
           .method = verdict_method(),
           .takes_vary = true,
+          .needs = "more than one size, and two values of --vary in each",
           .of_figures = crossover_table};
 }
 

@@ -115,6 +115,7 @@ typical_lead | real | median of second over first
 finding | text | the same in words
 )",
           .method = verdict_method(),
+          .needs = "cells that differ in one factor alone",
           .of_figures = findings_table,
           .of_all_cells = true};
 }

@@ -285,6 +285,9 @@ Query flips_query() {
       .columns = kFlipsColumns,
       .method = verdict_method("equal workers: a server and N workers are N + 1 ranks, a ring of N "
                                "is N; ratio = time of b / time of a, so above 1 a is faster; "),
+      .needs =
+          "two values of a pair (backends, or server and ring at equal workers) on one line of an "
+          "axis with more than one point",
       .of_runs = flips_table};
 }
 

@@ -60,6 +60,8 @@ ratio verdict
 floor | text | held, VIOLATED, VIOLATED beyond 2 x, or UNCLEAR
 )",
           .method = verdict_method(),
+          .needs = "NCCL and Gloo in the same cells, so GPUs",
+          .measured_by = "run experiments/gpu_environments.toml",
           .of_figures = floor_table,
           .of_all_cells = true};
 }

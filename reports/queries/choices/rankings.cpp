@@ -189,6 +189,7 @@ surely_other | text, told | pairs of which the published slower one is surely fa
 deviation | real | of neighbours in the published order: times here, the second's over the first's, over the published ones; the one furthest from 1
 )",
           .method = verdict_method(),
+          .needs = "backends on bare metal that a study ranks, of the same cell",
           .of_figures = rankings_table,
           .of_all_cells = true};
 }

@@ -152,6 +152,8 @@ ratio verdict launches
       .method = verdict_method() +
                 "; the fastest of many is chosen after the fact, so that its ratio is too low by "
                 "a little: `tune` confirms on fresh launches",
+      .needs = "algorithms or settings of one operation, swept over sizes",
+      .measured_by = "tune experiments/tune_smoke.toml --sweep",
       .of_figures = switch_table};
 }
 

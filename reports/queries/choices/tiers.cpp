@@ -266,6 +266,7 @@ left_by_search | text, told | what a search of this run left in force
           .method = verdict_method(
               "exchange (push_pull or allreduce) and training count workers as ranks; kept = time "
               "of the nearest tier's configuration here / of the best here; "),
+          .measured_by = "run experiments/environment_grid.toml",
           .of_runs = tiers_table};
 }
 

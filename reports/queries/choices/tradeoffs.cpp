@@ -144,6 +144,7 @@ winner winner_is_sure cadence
 )",
           .method = verdict_method(),
           .takes_vary = true,
+          .needs = "cells that differ in the axis of --vary alone",
           .of_runs = tradeoffs_table};
 }
 

@@ -1,5 +1,6 @@
 -- title: Events
 -- row: something worth knowing that happened during a run
+-- none_means: nothing out of the ordinary was noted
 -- columns:
 --   run_id
 --   at_utc | text | when

@@ -264,6 +264,8 @@ Query attribution_query() {
               "its messages, added up, here and there; correlation: of the logarithms of those "
               "sums and of measured communication over all cells of the run",
           .columns = kAttributionColumns,
+          .needs = "the same training on bare metal and in another environment",
+          .measured_by = "run experiments/container_training.toml",
           .of_runs = attribution_table};
 }
 

@@ -55,6 +55,7 @@ inter_rate_of | text | where that is known from
 intra_over_inter | real | rate inside over rate outside
 interconnect | text | flat, steep or unknown
 )",
+          .needs = "ranks of our own worker or trainer; tables of other programs do not say it",
           .of_runs = interconnect_table};
 }
 

@@ -69,6 +69,7 @@ cadence verdict note
           .method = verdict_method("ratio = the typical one of a block's launches, not that of the "
                                    "two medians; difference = what the slower takes more / the "
                                    "faster's time, below 0 where bare metal is the slower; "),
+          .needs = "the same cells on bare metal and in another environment",
           .of_figures = overhead_table,
           .of_all_cells = true};
 }

@@ -159,6 +159,7 @@ Query page_faults_query() {
               "the allocator's default",
           .columns = kPageFaultsColumns,
           .method = verdict_method(),
+          .needs = "micro-benchmarks of our own worker",
           .of_runs = page_faults_table};
 }
 

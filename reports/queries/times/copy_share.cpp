@@ -81,6 +81,8 @@ copies_share_percent | percent, real, interval | their share of the time
 path | text | what that share points to, inferred
 )",
           .method = copy_path_method(),
+          .needs = "buffers of GPUs that the backend copies by way of the host",
+          .measured_by = "run experiments/gpu_environments.toml",
           .of_figures = copy_share_table};
 }
 

@@ -64,6 +64,7 @@ error_percent | percent, real | root mean square of the medians' distances from 
 cadence
 )",
           .method = fit_method(),
+          .needs = "more than one size of an operation",
           .of_figures = fit_table};
 }
 

@@ -200,6 +200,8 @@ ratio
 efficiency | real, interval | bus bandwidth over the base's: 1 where further nodes cost nothing
 note
 )",
+      .needs = "the same cells on different numbers of nodes",
+      .measured_by = "run experiments/two_nodes.toml --hosts FILE",
       .of_runs = node_scaling_table,
       .every_run = true};
 }

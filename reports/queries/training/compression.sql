@@ -1,6 +1,7 @@
 -- title: Encoded gradients
 -- row: one training cell with a codec, its median launch: bytes against those of plain values, what encoding and decoding
 --   took, and its time for each sample over the fastest plain one's in the same launches; one row for each level of groups that has a codec
+-- measured_by: run experiments/training_codecs.toml
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients

@@ -1,6 +1,7 @@
 -- title: Energy of training steps
 -- row: one training cell on GPUs, the launch with the median step: what its workers' GPUs took in the measured steps, by NVML's
 --   counter of each whole GPU
+-- measured_by: run experiments/gpu_training.toml
 -- columns:
 --   run_id environment backend architecture model batch method ranks
 --   gpus | integer | GPUs whose energy is known

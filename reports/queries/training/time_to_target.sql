@@ -1,6 +1,7 @@
 -- title: Time to a target accuracy
 -- row: one training cell with epochs, of one task: when it reached the target (without one: when its epochs ended), how
 --   accurate it was then, what it sent, and its time over the plain one's in the same block
+-- measured_by: run experiments/training_compression.toml
 -- columns:
 --   run_id environment backend architecture model batch workers
 --   task | json | data, passes, target and slowed workers, the same for all that are compared

@@ -1,5 +1,6 @@
 -- title: Clocks
 -- row: one rank of one launch: its clock against rank 0's, before and after the cells
+-- needs: ranks of our own worker; tables of other programs have no clocks
 -- columns:
 --   run_id environment backend architecture block attempt rank
 --   clock | text | shared, or compared by ping-pong

@@ -1,5 +1,6 @@
 -- title: Failures
 -- row: an attempt to start a group that did not end well, or cells of a group without a result, by reason
+-- none_means: all that was planned came to its end
 -- columns:
 --   run_id
 --   what | text | launch or cells

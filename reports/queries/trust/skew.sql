@@ -2,6 +2,7 @@
 -- row: one cell: how far apart its ranks left the barrier, by clocks compared before and after the
 --   cells; skew and its share of the time are medians over launches, which a disturbed launch moves
 --   little
+-- needs: ranks of our own worker on clocks that were compared; tables of other programs have none
 -- columns:
 --   run_id environment backend architecture collective size_bytes ranks algorithm launches
 --   skew_us | us, real | how far apart ranks leave the barrier

@@ -67,6 +67,7 @@ slow_blocks | text | their rounds
 straggler | text | yes, changing, no or UNCLEAR
 )",
       .method = straggler_method(),
+      .needs = "ranks of our own worker or trainer; tables of other programs do not say it",
       .of_runs = straggler_table};
 }
 

@@ -4,7 +4,9 @@
 --   run_id mode agent
 --   policy_version | text | of a trained agent
 --   seed | integer | of its random numbers
---   environment regime task_key step kind arm
+--   environment regime
+--   regime_id | text, quiet | digest of what was detected
+--   task_key step kind arm
 --   propensity | real | chance with which the agent chose it
 --   guard time_us
 --   speedup | real | the default's time over its
@@ -16,8 +18,9 @@
 --   calls | integer | calls that were measured
 --   applied | integer | 1 = in force
 --   launch_id
-SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment, d.regime,
-       d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
+SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment,
+       coalesce((SELECT g.name FROM regime g WHERE g.key = d.regime), d.regime) AS regime,
+       d.regime AS regime_id, d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
        d.reference_us / d.time_us AS speedup, d.reward,
        json_extract(d.reward_json, '$.base') AS reward_base,
        json_extract(d.candidates_json, '$.arms') AS arms,

@@ -1,5 +1,6 @@
 -- title: Flags
 -- row: one flag of a tuned task or of a measured cell, how often it was raised and by which rule
+-- none_means: no flag was raised
 -- columns:
 --   run_id environment
 --   subject | text | a task or a cell

@@ -1,7 +1,9 @@
 -- title: Trace of a search
 -- row: one step of a search for one task: what was tried, the best time so far against the default's (unconfirmed until the final choice), and when another configuration table came into force
 -- columns:
---   run_id mode agent environment regime task_key step kind arm guard time_us
+--   run_id mode agent environment regime
+--   regime_id | text, quiet | digest of what was detected
+--   task_key step kind arm guard time_us
 --   best_so_far_us | us, real | the best up to here
 --   default_us | us, real | of the library's default
 --   improved_percent | percent, real | the best against the default
@@ -17,7 +19,9 @@ WITH d AS (
   WHERE t.run_id = ?1
   WINDOW task AS (PARTITION BY d.tuning_id, d.environment, d.task_key ORDER BY d.step, d.id)
 )
-SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment, regime, task_key,
+SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment,
+       coalesce((SELECT g.name FROM regime g WHERE g.key = d.regime), d.regime) AS regime,
+       d.regime AS regime_id, task_key,
        step, kind, arm, guard, time_us, best_so_far_us, default_us,
        -- The final choice is measured anew; where a guard took it back, the default is in force.
        CASE WHEN kind <> 'final' THEN 100.0 * (1 - best_so_far_us / default_us)

@@ -10,6 +10,10 @@ TEST_CASE("a text is broken between words, else behind a mark, else anywhere") {
   CHECK(broken_lines("one two", 7) == Lines{"one two"});
   CHECK(broken_lines("shm+single-copy/tcp", 12) == Lines{"shm+single-", "copy/tcp"});
   CHECK(broken_lines("abcdefgh", 3) == Lines{"abc", "def", "gh"});
+  // No word is torn that has room in a line of its own.
+  CHECK(broken_lines("a singularity", 11) == Lines{"a", "singularity"});
+  CHECK(broken_lines("best_architecture", 13) == Lines{"best_", "architecture"});
+  CHECK(broken_lines("a singularities", 11) == Lines{"a singulari", "ties"});
   CHECK(broken_lines("abc", 0) == Lines{"a", "b", "c"});
   CHECK(broken_lines("", 5) == Lines{""});
 }
@@ -38,4 +42,15 @@ TEST_CASE("a last column that has no room goes on from the left") {
   CHECK(broken_text("  a command with some options    what it does", 40) ==
         "  a command with some options    what it\n"
         "    does");
+}
+
+TEST_CASE("a command goes on behind a backslash, so that it can be copied") {
+  const std::vector<std::string> words{"docker", "exec", "'two words'", "x"};
+  CHECK(command_lines("  $ ", words, 20) ==
+        "  $ docker exec \\\n"
+        "    'two words' x\n");
+  CHECK(command_lines("", words, 0) == "docker exec 'two words' x\n");
+  CHECK(command_lines("$ ", {"a-word-that-is-longer", "b"}, 10) ==
+        "$ a-word-that-is-longer \\\n"
+        "  b\n");
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
 #include <thread>
 
@@ -63,6 +64,12 @@ std::string on_terminal(unsigned short columns, const std::string& arguments) {
   REQUIRE(finished.exit_code == 0);
   std::erase(text, '\r');
   return text;
+}
+
+/// What the program prints into a pipe whose reader has so many columns.
+std::string wide(int columns, std::vector<std::string> words) {
+  words.insert(words.begin(), {"env", "COLUMNS=" + std::to_string(columns), testing::kProgram});
+  return run_command(words).out;
 }
 
 std::size_t widest_line(const std::string& text) {
@@ -172,6 +179,14 @@ TEST_CASE("wrong usage ends with 2 and says what to do") {
   const auto flag = run({"list", "--jsn"});
   CHECK(flag.exit_code == 2);
   CHECK(flag.err.find("Try: dynamiccl list --help") != std::string::npos);
+  CHECK(flag.err.find("list: there is no option --jsn; did you mean --json?") != std::string::npos);
+  const auto key = run({"run", "x.toml", "--launches", "3"});
+  CHECK(key.exit_code == 2);
+  CHECK(key.err.find("run: there is no option --launches") != std::string::npos);
+  CHECK(key.err.find("--set protocol.launches=10") != std::string::npos);
+  const auto more = run({"list", "everything"});
+  CHECK(more.exit_code == 2);
+  CHECK(more.err.find("list: \"everything\" is one argument too many") != std::string::npos);
 }
 
 TEST_CASE("a missing file or database is input, not a crash") {
@@ -413,10 +428,98 @@ TEST_CASE("list and show fit their tables to the terminal") {
     REQUIRE(begin != std::string::npos);
     return shown.substr(begin, shown.find("\n\n", begin + 1) - begin);
   };
-  CHECK(widest_line(run({"list", "--db", db}).out) > 130);
+  CHECK(widest_line(run({"list", "--db", db}).out) <= 100);
+  CHECK(widest_line(wide(150, {"list", "--db", db})) > 130);
   CHECK(widest_line(on_terminal(130, "list --db " + db)) <= 130);
-  CHECK(widest_line(launches(run({"show", "--db", db}).out)) > 150);
+  CHECK(widest_line(launches(wide(200, {"show", "--db", db}))) > 150);
   CHECK(widest_line(launches(on_terminal(150, "show --db " + db))) <= 150);
+  // The experiment's own text stays as it is.
+  const auto page = run({"show", "--db", db}).out;
+  CHECK(widest_line(page.substr(0, page.find("\nexperiment\n"))) <= 100);
+}
+
+TEST_CASE("a plan fits 100 columns or the terminal, and its commands stay what they are") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto whole = wide(5000, {"plan", path});
+  REQUIRE(whole.find("launch$ ") != std::string::npos);
+  const std::regex goes_on(R"( \\\n +)");
+  const auto check_fits = [&](const std::string& text, std::size_t columns) {
+    for (const auto& line : split(text, '\n')) {
+      INFO(line);
+      std::string_view words = trim(line);
+      if (words.starts_with("launch$ ")) words.remove_prefix(8);
+      if (words.ends_with(" \\")) words.remove_suffix(2);
+      // A word of a command stays whole, however long its paths are.
+      CHECK((line.size() <= columns || words.find(' ') == std::string_view::npos));
+    }
+    // A command names its process.
+    const auto commands = [](const std::string& of) {
+      return std::regex_replace(of.substr(of.find("launch$ ")), std::regex("OWNER=[^ ]+"), "OWNER");
+    };
+    const auto joined = std::regex_replace(text, goes_on, " ");
+    CHECK(commands(joined).substr(0, commands(joined).find('\n')) ==
+          commands(whole).substr(0, commands(whole).find('\n')));
+  };
+  check_fits(run({"plan", path}).out, 100);
+  check_fits(on_terminal(80, "plan " + path), 80);
+}
+
+TEST_CASE("a database that cannot be made is wrong usage") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto refused = run({"run", path, "--db", "/proc/x"});
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("database /proc/x") != std::string::npos);
+  CHECK(refused.err.find("name another database with --db") != std::string::npos);
+}
+
+TEST_CASE("without a name, query lists the queries for programs, too") {
+  const auto list = nlohmann::json::parse(run({"query", "--json"}).out);
+  REQUIRE(list.size() > 60);
+  CHECK(list[0].at("name") == "latency");
+  CHECK(list[0].at("theme") == "times");
+  CHECK(run({"query", "--format", "csv"}).out.starts_with("name,theme,title,row\r\n"));
+}
+
+TEST_CASE("commands to be pasted begin as this program was started") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const Store empty(db);
+  const auto told = [&](std::vector<std::string> environment) {
+    environment.insert(environment.begin(), "env");
+    for (const auto& word :
+         {testing::kProgram, std::string("query"), std::string("latency"), std::string("--db"), db})
+      environment.push_back(word);
+    return run_command(environment).err;
+  };
+  const std::string command = " run experiments/quickstart.toml --db " + db;
+  const std::string bare = "PATH=/usr/bin:/bin";
+  CHECK(told({bare, "DYNAMICCL_STARTED_AS=./dynamiccl"}).find("\n  ./dynamiccl" + command) !=
+        std::string::npos);
+  CHECK(told({bare, "DYNAMICCL_STARTED_AS="}).find("\n  " + testing::kProgram + command) !=
+        std::string::npos);
+  const auto installed = folder.file("dynamiccl", "#!/bin/sh\n");
+  std::filesystem::permissions(installed, std::filesystem::perms::owner_all);
+  const auto path =
+      "PATH=" + std::filesystem::path(installed).parent_path().string() + ":/bin:/usr/bin";
+  CHECK(told({path, "DYNAMICCL_STARTED_AS="}).find("\n  dynamiccl" + command) != std::string::npos);
+}
+
+TEST_CASE("a query's columns are explained without a database") {
+  const auto text = run({"query", "overhead", "--explain", "--db", "/no/such.sqlite"});
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.starts_with("overhead: "));
+  CHECK(text.out.find("A row is one cell outside bare metal") != std::string::npos);
+  CHECK(widest_line(text.out) <= 100);
+  const auto list = nlohmann::json::parse(run({"query", "latency", "--explain", "--json"}).out);
+  const auto median = std::find_if(list.begin(), list.end(), [](const auto& column) {
+    return column.at("column") == "median_us";
+  });
+  REQUIRE(median != list.end());
+  CHECK(median->at("unit") == "us");
+  CHECK(run({"query", "latenci", "--explain"}).err.find("Did you mean \"latency\"?") !=
+        std::string::npos);
 }
 
 TEST_CASE("a step's trace is of one run and has one format") {
@@ -476,9 +579,8 @@ TEST_CASE("a reader that closes early ends the program quietly") {
 }
 
 TEST_CASE("the list of queries tells each to its end") {
-  const auto list = run({"query"});
-  CHECK(list.exit_code == 0);
-  CHECK(list.out.find("highest from what links and model were measured to cost") !=
+  CHECK(widest_line(run({"query"}).out) <= 100);
+  CHECK(wide(5000, {"query"}).find("highest from what links and model were measured to cost") !=
         std::string::npos);
 }
 

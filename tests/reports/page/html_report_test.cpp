@@ -135,7 +135,7 @@ TEST_CASE("backends on the GPU's memory share their settings, asked for or not")
   const json cells =
       data_of(render_report_html(Reader(folder.file("page.sqlite")), "last")).at("cells");
   CHECK(cells.at("backends").size() == 2);
-  CHECK(cells.at("settings") == json{R"({"memory":"device"})"});
+  CHECK(cells.at("settings") == json{"memory=device"});
 }
 
 TEST_CASE("the page says what is missing and where its figures come from") {

@@ -3,6 +3,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <filesystem>
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
@@ -10,6 +11,7 @@
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/queries/no_rows.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
@@ -393,6 +395,64 @@ TEST_CASE("rows cannot be chosen by a name that there is not", "[A-56]") {
                     ContainsSubstring("Did you mean \"allreduce\"?"));
   CHECK(rows("latency", "backend", "nccl") == 0);
   CHECK(rows("latency", "backend", "openmpi") > 0);
+}
+
+TEST_CASE("an empty answer says why, and what to type for another", "[G-01]") {
+  PlantedRun run;
+  const auto why = [&](const char* query, QueryScope scope = {}) {
+    const Reader reader = run.reader();
+    REQUIRE(named_query(reader, query, scope).rows.empty());
+    return why_no_rows(reader, query_named(query), scope);
+  };
+  const std::string db = " --db " + run.folder.file("a.sqlite") + "\n";
+  CHECK_THAT(why("training"),
+             ContainsSubstring("query training: no rows: a row is one training cell") &&
+                 ContainsSubstring("and run run-1 (synthetic) has none; this measures some:\n  "
+                                   "dynamiccl run experiments/training_grid.toml" +
+                                   db));
+  CHECK_THAT(why("decisions"),
+             ContainsSubstring("  dynamiccl tune experiments/tune_smoke.toml" + db));
+  CHECK_THAT(why("floor"), ContainsSubstring("it needs NCCL and Gloo in the same cells"));
+  // No row is an answer here.
+  CHECK_THAT(why("events"), ContainsSubstring("has none: nothing out of the ordinary was noted") &&
+                                !ContainsSubstring("measures some"));
+  QueryScope scope;
+  scope.where = {{"size_bytes", "3MiB"}};
+  CHECK_THAT(why("overhead", scope),
+             ContainsSubstring("no row meets --where size_bytes=3MiB; without it there is one"));
+  // The newest run is a training; an older one has what is asked for.
+  store_training(run.store, {{{"wfbp", "{}"}}, {100}}, usual_figures(), 2);
+  CHECK_THAT(
+      why("overhead"),
+      ContainsSubstring("it needs the same cells on bare metal and in another environment") &&
+          ContainsSubstring("run run-1 (synthetic) has one:\n  dynamiccl query overhead "
+                            "--run run-1" +
+                            db));
+  scope = {};
+  scope.all_runs = true;
+  CHECK_THAT(why("decisions", scope),
+             ContainsSubstring("none of the 2 runs that were asked has one"));
+}
+
+TEST_CASE("an empty database is not taken for an empty run") {
+  const ScratchFolder folder;
+  const Store store(folder.file("a.sqlite"));
+  CHECK_THAT(why_no_rows(Reader(folder.file("a.sqlite")), query_named("latency"), {}),
+             ContainsSubstring("holds no run yet; measure one:\n  dynamiccl run "
+                               "experiments/quickstart.toml --db "));
+}
+
+TEST_CASE("what a query is measured by is there") {
+  const auto check = [](const std::string& command) {
+    INFO(command);
+    const auto words = split(command, ' ');
+    REQUIRE(words.size() >= 2);
+    CHECK((words[0] == "run" || words[0] == "tune"));
+    CHECK(std::filesystem::exists(DYNAMICCL_SOURCE_DIR "/" + words[1]));
+  };
+  for (const auto& theme : query_themes()) check(std::string(theme.measured_by));
+  for (const auto& query : all_queries())
+    if (!query.measured_by.empty()) check(query.measured_by);
 }
 
 TEST_CASE("one word is a named query, anything else SQL", "[G-01]") {

@@ -306,3 +306,28 @@ TEST_CASE("the trace of a search shows each step's gain, and none where a guard 
   scope.where = {{"regime", "abcd"}, {"task_key", "b"}, {"guard", "slower-than-default"}};
   CHECK(named_query(Reader(run.folder.file("a.sqlite")), "decisions", scope).rows.size() == 1);
 }
+
+TEST_CASE("decisions name a regime as other queries do, and keep its digest beside it") {
+  TwoGroups run({1024});
+  run.launch([](std::size_t, std::uint64_t, int) { return 10.0; });
+  const std::string digest = "0123456789abcdef";  // of its launches
+  DecisionLog log(run.folder.file("a.sqlite"));
+  const auto tuning = log.begin({"run-1", "live", "bandit", "", 1, "{}"});
+  DecisionInfo row;
+  row.task_key = "a";
+  row.environment = "bare-metal";
+  row.regime = digest;
+  row.kind = "reference";
+  row.arm = "library";
+  row.guard = "pass";
+  row.time_us = row.reference_us = 16;
+  row.state_json = row.candidates_json = row.asked_json = "{}";
+  log.add(tuning, {row});
+  for (const char* query : {"trace", "decisions"}) {
+    const Table table = run.query(query);
+    const TableView rows(table);
+    REQUIRE(rows.size() == 1);
+    CHECK(rows.text(0, "regime") == "host-shm");
+    CHECK(rows.text(0, "regime_id") == digest);
+  }
+}

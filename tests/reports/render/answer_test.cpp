@@ -159,6 +159,19 @@ TEST_CASE("a table wider than the terminal has the beginnings of runs' ids, wher
              ContainsSubstring("6296-") && ContainsSubstring("7777-"));
 }
 
+TEST_CASE("a narrow table breaks at words' ends") {
+  const Table table{
+      {"environment", "backend", "operation", "reason"},
+      {{std::string("singularity"), std::string("cuda-aware-mpi"), std::string("reduce_scatter"),
+        std::string("configuration unimplementable without acceleration")}}};
+  const auto text = render_table(table, OutputFormat::text, {}, 60);
+  INFO(text);
+  CHECK(widest_line(text) <= 60);
+  for (const char* word :
+       {"singularity", "aware-", "reduce_", "scatter", "configuration", "unimplementable"})
+    CHECK_THAT(text, ContainsSubstring(word));
+}
+
 TEST_CASE("headings of numbers break before the table does") {
   const Table table{{"launches_of_the_first_side", "launches_of_the_other_side"},
                     {{std::int64_t{1}, std::int64_t{2}}}};

@@ -93,6 +93,32 @@ TEST_CASE("where a bound of an interval has another unit, each has its own") {
   CHECK(humanise(sizes, columns).rows[0][0] == "294 KiB [64 KiB, 4 MiB]");
 }
 
+TEST_CASE("sums of bytes are rounded to three digits, sizes of cells stay exact") {
+  const auto columns = parse_columns("size_bytes\ntcp_bytes | bytes, integer | by TCP", "test");
+  const auto shown = [&](std::int64_t bytes) {
+    return humanise(Table{{"size_bytes", "tcp_bytes"}, {{bytes, bytes}}}, columns).rows[0];
+  };
+  CHECK(shown(619512808) == std::vector<std::string>{"619512808 B", "591 MiB"});
+  CHECK(shown(604288 << 10) == std::vector<std::string>{"604288 KiB", "590 MiB"});
+  CHECK(shown(1 << 20) == std::vector<std::string>{"1 MiB", "1 MiB"});
+  CHECK(shown(0) == std::vector<std::string>{"0 B", "0 B"});
+  CHECK(shown(1500) == std::vector<std::string>{"1500 B", "1500 B"});
+  CHECK(shown(std::int64_t{3} << 39) == std::vector<std::string>{"1536 GiB", "1.50 TiB"});
+}
+
+TEST_CASE("settings are shown as they are typed, in CSV as they are stored") {
+  const auto columns = parse_columns("who | text | x\nsettings | json | y\ncell_knobs", "test");
+  const Table table{{"who", "settings", "cell_knobs"},
+                    {{std::string("a"), std::string(R"({"batch":"32","model":"cnn"})"),
+                      std::string(R"({"depth":2})")},
+                     {std::string("b"), std::string("{}"), std::string(R"({"depth":2})")}}};
+  const auto human = humanise(table, columns);
+  CHECK(human.rows[0][1] == "batch=32 model=cnn");
+  CHECK(human.rows[1][1] == "-");
+  CHECK(human.held_fixed == "cell knobs depth=2");
+  CHECK(render_table(table, OutputFormat::csv).find(R"({""batch"":""32"")") != std::string::npos);
+}
+
 TEST_CASE("a unit is what the column says, never what its name looks like") {
   const Table table{{"wait_us"}, {{2500.0}}};
   Column plain;

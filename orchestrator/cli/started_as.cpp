@@ -1,0 +1,39 @@
+#include "orchestrator/cli/started_as.hpp"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "containers/command.hpp"
+#include "core/vocabulary/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::string_view kInstalledName = "dynamiccl";
+
+}  // namespace
+
+std::string started_as(const std::string& argv0) {
+  const char* script = std::getenv("DYNAMICCL_STARTED_AS");
+  if (script != nullptr && *script != '\0') return script;
+  return argv0.empty() || !find_program(std::string(kInstalledName)).empty()
+             ? std::string(kInstalledName)
+             : argv0;
+}
+
+std::string with_pasteable_commands(const std::string& text, const std::string& argv0) {
+  constexpr std::string_view kNext = "next: ";
+  const std::string name = shell_quote(started_as(argv0));
+  std::vector<std::string> lines = split(text, '\n');
+  for (auto& line : lines) {
+    auto at = line.find_first_not_of(' ');
+    if (at == std::string::npos) continue;
+    if (std::string_view(line).substr(at).starts_with(kNext)) at += kNext.size();
+    const auto rest = std::string_view(line).substr(at);
+    if (rest.starts_with(kInstalledName) && rest.substr(kInstalledName.size()).starts_with(' '))
+      line.replace(at, kInstalledName.size(), name);
+  }
+  return join(lines, "\n");
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// What is typed to start this program again: `dynamiccl` where $PATH has it, else the name by
+/// which the script in front of it ($DYNAMICCL_STARTED_AS) or it was started.
+/// @param argv0 the first word of the command line
+std::string started_as(const std::string& argv0);
+
+/// A text whose commands can be pasted: `dynamiccl VERB` at a line's begin, or behind "next: ", is
+/// started as this program was.
+std::string with_pasteable_commands(const std::string& text, const std::string& argv0);
+
+}  // namespace dynamiccl

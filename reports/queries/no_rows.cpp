@@ -1,0 +1,132 @@
+#include "reports/queries/no_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <set>
+#include <vector>
+
+#include "core/vocabulary/text.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::size_t kShortId = 8;  // of an id, which commands take for the whole
+constexpr std::size_t kRunsAsked = 20;
+
+struct NamedRun {
+  std::string id;
+  std::string name;
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{} ({})", id.substr(0, kShortId), name);
+  }
+};
+
+/// Newest first.
+std::vector<NamedRun> every_stored_run(const Reader& reader) {
+  std::vector<NamedRun> runs;
+  const Table table = reader.query("SELECT uuid, name FROM run ORDER BY id DESC");
+  const TableView view(table);
+  for (std::size_t i = 0; i < view.size(); ++i)
+    runs.push_back({view.text(i, "uuid"), view.text(i, "name")});
+  return runs;
+}
+
+/// What the query has looked at.
+std::vector<NamedRun> asked_runs(const Reader& reader, const Query& query, const QueryScope& scope,
+                                 const std::vector<NamedRun>& all) {
+  const bool every =
+      scope.all_runs || query.of_database != nullptr || (query.every_run && scope.runs.empty());
+  if (every || all.empty()) return all;
+  if (scope.runs.empty()) return {all.front()};
+  std::set<std::string> ids;
+  for (const auto& name : scope.runs) ids.insert(reader.resolve_run(name));
+  std::vector<NamedRun> asked;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(asked),
+               [&](const NamedRun& run) { return ids.contains(run.id); });
+  return asked;
+}
+
+/// The first part of what a row is: "one cell with copies between host and device".
+std::string rows_subject(const Query& query) { return query.row.substr(0, query.row.find(": ")); }
+
+std::string command_that_measures(const Query& query) {
+  if (!query.measured_by.empty()) return query.measured_by;
+  for (const auto& theme : query_themes())
+    if (theme.folder == query.theme) return std::string(theme.measured_by);
+  return "run experiments/quickstart.toml";
+}
+
+std::string db_words(const Reader& reader) {
+  return reader.path() == "results/dynamiccl.sqlite" ? "" : " --db " + shell_quote(reader.path());
+}
+
+std::string where_words(const QueryScope& scope) {
+  std::string words;
+  for (const auto& [column, value] : scope.where)
+    words += " --where " + shell_quote(column + "=" + value);
+  return words;
+}
+
+/// "" or the newest of the other runs that has rows, with the command that shows them.
+std::string another_run(const Reader& reader, const Query& query, const QueryScope& scope,
+                        const std::vector<NamedRun>& all, const std::vector<NamedRun>& asked) {
+  std::size_t left = kRunsAsked;
+  for (const auto& run : all) {
+    const bool was_asked = std::any_of(asked.begin(), asked.end(),
+                                       [&](const NamedRun& other) { return other.id == run.id; });
+    if (was_asked) continue;
+    if (left-- == 0) return "";
+    QueryScope other = scope;
+    other.all_runs = false;
+    other.runs = {run.id};
+    const auto rows = named_query(reader, query.name, other).rows.size();
+    if (rows == 0) continue;
+    return fmt::format("run {} has {}:\n  dynamiccl query {}{} --run {}{}\n", run.text(),
+                       rows == 1 ? "one" : fmt::format("{}", rows), query.name, where_words(scope),
+                       run.id.substr(0, kShortId), db_words(reader));
+  }
+  return "";
+}
+
+/// "run 3fa91c02 (quickstart)", "none of the 4 runs of this database".
+std::string looked_at(const std::vector<NamedRun>& asked) {
+  return asked.size() == 1
+             ? "run " + asked.front().text() + " has none"
+             : fmt::format("none of the {} runs that were asked has one", asked.size());
+}
+
+}  // namespace
+
+std::string why_no_rows(const Reader& reader, const Query& query, const QueryScope& scope) {
+  const auto all = every_stored_run(reader);
+  const std::string head = fmt::format("query {}: no rows: ", query.name);
+  if (all.empty())
+    return fmt::format("{}database {} holds no run yet; measure one:\n  dynamiccl {}{}\n", head,
+                       reader.path(), command_that_measures(query), db_words(reader));
+  if (!scope.where.empty()) {
+    QueryScope without = scope;
+    without.where.clear();
+    const auto rows = named_query(reader, query.name, without).rows.size();
+    if (rows > 0)
+      return fmt::format(
+          "query {}: no row meets{}; without it there {}; `dynamiccl query "
+          "coverage` lists what was measured\n",
+          query.name, where_words(scope), rows == 1 ? "is one" : fmt::format("are {}", rows));
+  }
+  const auto asked = asked_runs(reader, query, scope, all);
+  std::string text =
+      fmt::format("{}a row is {}, and {}", head, rows_subject(query), looked_at(asked));
+  if (!query.none_means.empty()) return text + ": " + query.none_means + "\n";
+  if (!query.needs.empty()) text += "; it needs " + query.needs;
+  const std::string other = another_run(reader, query, scope, all, asked);
+  if (!other.empty()) return text + "; " + other;
+  return fmt::format("{}; this measures some:\n  dynamiccl {}{}\n", text,
+                     command_that_measures(query), db_words(reader));
+}
+
+}  // namespace dynamiccl
