@@ -71,6 +71,21 @@ void shorten_runs(HumanTable& table) {
   for (auto& row : table.rows) row[at].resize(std::min(row[at].size(), kBeginning));
 }
 
+/// Moments to the second, as two words: "2026-11-27 08:36:25" of 2026-11-27T08:36:25.191Z. The
+/// heading says that they are UTC.
+void shorten_moments(HumanTable& table) {
+  constexpr std::string_view kForm = "0000-00-00T00:00:00.000Z";
+  const auto is_moment = [&](const std::string& cell) {
+    if (cell.size() != kForm.size()) return false;
+    for (std::size_t i = 0; i < kForm.size(); ++i)
+      if (kForm[i] == '0' ? cell[i] < '0' || cell[i] > '9' : cell[i] != kForm[i]) return false;
+    return true;
+  };
+  for (auto& row : table.rows)
+    for (auto& cell : row)
+      if (is_moment(cell)) cell = cell.substr(0, 10) + " " + cell.substr(11, 8);
+}
+
 /// The widest piece of a heading, which is a name: "interval_method".
 std::size_t widest_piece(const std::string& heading) {
   std::size_t widest = 0;
@@ -222,7 +237,10 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
   const auto widths = widths_of(human);
   const bool narrow = width > 0 && width_of_line(widths) > width;
   const std::string legend = narrow ? shorten_regimes(human) : "";
-  if (narrow) shorten_runs(human);
+  if (narrow) {
+    shorten_runs(human);
+    shorten_moments(human);
+  }
   std::string out = narrow ? narrow_lines(human, width) : lines_of(human, widths);
   if (human.rows.empty()) out += "(no rows)\n";
   if (!human.held_fixed.empty())

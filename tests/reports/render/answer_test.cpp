@@ -141,6 +141,21 @@ std::size_t widest_line(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a table wider than the terminal has moments to the second, broken behind the day") {
+  const Table table{{"started_utc", "reason"},
+                    {{std::string("2026-11-27T08:36:25.191Z"), std::string("long enough")},
+                     {std::string("2026-11-27T08:36:25.191"), std::string("cut")}}};
+  CHECK_THAT(render_table(table, OutputFormat::text, {}, 36),
+             ContainsSubstring("2026-11-27 08:36:25 ") && !ContainsSubstring("25.191Z"));
+  const Table day{{"started_utc", "reason"},
+                  {{std::string("2026-11-27T08:36:25.191Z"), std::string("long enough")}}};
+  CHECK_THAT(render_table(day, OutputFormat::text, {}, 24),
+             ContainsSubstring("2026-11-27   long") && ContainsSubstring("\n08:36:25\n"));
+  for (const std::string& whole :
+       {render_table(table, OutputFormat::text), render_table(table, OutputFormat::csv, {}, 36)})
+    CHECK_THAT(whole, ContainsSubstring("2026-11-27T08:36:25.191Z"));
+}
+
 TEST_CASE("a table wider than the terminal has the beginnings of runs' ids, where they differ") {
   const std::string one = "1eb6dfb8-6296-4585-823d-d2558269c0ce";
   const std::string other = "37335652-6296-4585-823d-d2558269c0ce";
