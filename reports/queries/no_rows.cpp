@@ -52,7 +52,9 @@ std::vector<NamedRun> asked_runs(const Reader& reader, const Query& query, const
 }
 
 /// The first part of what a row is: "one cell with copies between host and device".
-std::string rows_subject(const Query& query) { return query.row.substr(0, query.row.find(": ")); }
+std::string rows_subject(const Query& query) {
+  return query.row.substr(0, std::min(query.row.find(": "), query.row.find("; ")));
+}
 
 std::string command_that_measures(const Query& query) {
   if (!query.measured_by.empty()) return query.measured_by;
@@ -114,9 +116,10 @@ std::string why_no_rows(const Reader& reader, const Query& query, const QuerySco
     const auto rows = named_query(reader, query.name, without).rows.size();
     if (rows > 0)
       return fmt::format(
-          "query {}: no row meets{}; without it there {}; `dynamiccl query "
-          "coverage` lists what was measured\n",
-          query.name, where_words(scope), rows == 1 ? "is one" : fmt::format("are {}", rows));
+          "query {}: no row meets{}; without it there {}; what was measured:\n"
+          "  dynamiccl query coverage{}\n",
+          query.name, where_words(scope), rows == 1 ? "is one" : fmt::format("are {}", rows),
+          db_words(reader));
   }
   const auto asked = asked_runs(reader, query, scope, all);
   std::string text =

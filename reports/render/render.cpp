@@ -233,6 +233,7 @@ std::string narrow_lines(const HumanTable& table, std::size_t width) {
 std::string text_table(const Table& table, const Columns& columns, std::size_t width) {
   if (table.columns.empty()) return "";
   HumanTable human = humanise(table, columns);
+  if (human.rows.empty()) return "(no rows)\n";
   for (auto& row : human.rows) std::transform(row.begin(), row.end(), row.begin(), one_line);
   const auto widths = widths_of(human);
   const bool narrow = width > 0 && width_of_line(widths) > width;
@@ -242,7 +243,6 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
     shorten_moments(human);
   }
   std::string out = narrow ? narrow_lines(human, width) : lines_of(human, widths);
-  if (human.rows.empty()) out += "(no rows)\n";
   if (!human.held_fixed.empty())
     out += broken_text("held fixed: " + human.held_fixed + "\n", width);
   return out + broken_text(legend, width);

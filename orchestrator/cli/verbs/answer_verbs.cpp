@@ -55,6 +55,13 @@ struct QueryArguments {
   bool explain = false;
 };
 
+/// The sentence in lines of the terminal; the command below it stays one line, to be copied.
+void tell_why_empty(const std::string& why, const Shared& shared) {
+  const auto end = std::min(why.find('\n'), why.size());
+  tell(printable(broken_text(why.substr(0, end), stdout_columns()) +
+                 with_pasteable_commands(why.substr(end), shared.argv.front())));
+}
+
 void add_time_option(CLI::App& verb, int& seconds) {
   verb.add_option("--within", seconds, "seconds after which an unfinished query is ended")
       ->capture_default_str()
@@ -153,9 +160,10 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
                                               stdout_columns()),
                                  format));
   // An empty table alone would be read as an answer.
-  if (table.rows.empty() && query != nullptr && !shared.quiet)
-    tell(printable(
-        with_pasteable_commands(why_no_rows(reader, *query, scope), shared.argv.front())));
+  if (table.rows.empty() && query != nullptr) {
+    if (!shared.quiet) tell_why_empty(why_no_rows(reader, *query, scope), shared);
+    return;
+  }
   const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
   if (for_people && query != nullptr && !query->method.empty())
     // A document is the same, however wide the terminal is that it was made on.

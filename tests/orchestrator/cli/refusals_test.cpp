@@ -148,7 +148,11 @@ TEST_CASE("an empty answer says which condition nothing meets") {
       run({"query", "latency", "--where", "size_bytes=3MiB", "--db", imported(folder)});
   CHECK(empty.exit_code == 0);
   CHECK_THAT(empty.err, ContainsSubstring("query latency: no row meets --where size_bytes=3MiB; "
-                                          "without it there are 22; `dynamiccl query coverage`"));
+                                          "without it there are 22;") &&
+                            ContainsSubstring("what was measured:\n  ") &&
+                            ContainsSubstring("dynamiccl query coverage --db "));
+  // What was found is a table's lines or nothing, never the heads of columns alone.
+  CHECK(empty.out == "(no rows)\n");
   CHECK(run({"query", "latency", "--where", "size_bytes=3MiB", "--quiet", "--db",
              folder.path("x.sqlite")})
             .err.empty());
