@@ -1,6 +1,7 @@
 #include "orchestrator/cli/started_as.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include "containers/command.hpp"
@@ -11,14 +12,19 @@ namespace {
 
 constexpr std::string_view kInstalledName = "dynamiccl";
 
+/// Whether the bare name starts this very program: an older one, or another's, may have it.
+bool is_on_path() {
+  std::error_code error;
+  const std::string found = find_program(std::string(kInstalledName));
+  return !found.empty() && std::filesystem::equivalent(found, "/proc/self/exe", error) && !error;
+}
+
 }  // namespace
 
 std::string started_as(const std::string& argv0) {
   const char* script = std::getenv("DYNAMICCL_STARTED_AS");
   if (script != nullptr && *script != '\0') return script;
-  return argv0.empty() || !find_program(std::string(kInstalledName)).empty()
-             ? std::string(kInstalledName)
-             : argv0;
+  return argv0.empty() || is_on_path() ? std::string(kInstalledName) : argv0;
 }
 
 std::string with_pasteable_commands(const std::string& text, const std::string& argv0) {

@@ -5,8 +5,9 @@
 
 namespace dynamiccl {
 
-/// What is typed to start this program again: `dynamiccl` where $PATH has it, else the name by
-/// which the script in front of it ($DYNAMICCL_STARTED_AS) or it was started.
+/// What is typed to start this program again: what the script in front of it was started as
+/// ($DYNAMICCL_STARTED_AS), else `dynamiccl` where $PATH has this very program, else the name by
+/// which it was started.
 /// @param argv0 the first word of the command line
 std::string started_as(const std::string& argv0);
 

@@ -24,19 +24,24 @@ bool stderr_may_be_coloured() {
          term != nullptr && std::string_view(term) != "dumb";
 }
 
-std::size_t stdout_columns() {
-  constexpr std::size_t kElsewhere = 100;
+std::size_t columns_for_rows() {
   constexpr std::size_t kMost = 10000;
   winsize size{};
   if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return size.ws_col;
   const char* said = std::getenv("COLUMNS");
-  if (said == nullptr) return kElsewhere;
+  if (said == nullptr) return 0;
   std::size_t columns = 0;
   const std::string_view text(said);
   const auto read = std::from_chars(text.data(), text.data() + text.size(), columns);
   const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  return whole && columns > 0 && columns <= kMost ? columns : kElsewhere;
+  return whole && columns <= kMost ? columns : 0;
+}
+
+std::size_t stdout_columns() {
+  constexpr std::size_t kElsewhere = 100;
+  const std::size_t columns = columns_for_rows();
+  return columns == 0 ? kElsewhere : columns;
 }
 
 std::string two_columns(const std::vector<std::pair<std::string, std::string>>& entries,

@@ -53,7 +53,14 @@ std::vector<NamedRun> asked_runs(const Reader& reader, const Query& query, const
 
 /// The first part of what a row is: "one cell with copies between host and device".
 std::string rows_subject(const Query& query) {
-  return query.row.substr(0, std::min(query.row.find(": "), query.row.find("; ")));
+  int open = 0;  // brackets, which are not cut
+  for (std::size_t i = 0; i + 1 < query.row.size(); ++i) {
+    const char mark = query.row[i];
+    open += mark == '(' ? 1 : mark == ')' ? -1 : 0;
+    if (open == 0 && (mark == ':' || mark == ';') && query.row[i + 1] == ' ')
+      return query.row.substr(0, i);
+  }
+  return query.row;
 }
 
 std::string command_that_measures(const Query& query) {
@@ -65,6 +72,14 @@ std::string command_that_measures(const Query& query) {
 
 std::string db_words(const Reader& reader) {
   return reader.path() == "results/dynamiccl.sqlite" ? "" : " --db " + shell_quote(reader.path());
+}
+
+/// What narrows or shapes the rows, as it is typed.
+std::string shape_words(const Query& query, const QueryScope& scope) {
+  std::string words;
+  if (query.takes_vary) words += " --vary " + shell_quote(scope.vary);
+  if (scope.pool) words += " --pool";
+  return words;
 }
 
 std::string where_words(const QueryScope& scope) {
@@ -88,9 +103,10 @@ std::string another_run(const Reader& reader, const Query& query, const QuerySco
     other.runs = {run.id};
     const auto rows = named_query(reader, query.name, other).rows.size();
     if (rows == 0) continue;
-    return fmt::format("run {} has {}:\n  dynamiccl query {}{} --run {}{}\n", run.text(),
-                       rows == 1 ? "one" : fmt::format("{}", rows), query.name, where_words(scope),
-                       run.id.substr(0, kShortId), db_words(reader));
+    return fmt::format("run {} has {}:\n  dynamiccl query {}{}{} --run {}{}\n", run.text(),
+                       rows == 1 ? "one" : fmt::format("{}", rows), query.name,
+                       shape_words(query, scope), where_words(scope), run.id.substr(0, kShortId),
+                       db_words(reader));
   }
   return "";
 }
@@ -128,6 +144,12 @@ std::string why_no_rows(const Reader& reader, const Query& query, const QuerySco
   if (!query.needs.empty()) text += "; it needs " + query.needs;
   const std::string other = another_run(reader, query, scope, all, asked);
   if (!other.empty()) return text + "; " + other;
+  // No experiment that comes along varies every axis.
+  if (query.takes_vary)
+    return fmt::format(
+        "{}; it needs cells that differ in {} alone, as with --set axes.{}=[...] "
+        "where that is an axis\n",
+        text, scope.vary, scope.vary);
   return fmt::format("{}; this measures some:\n  dynamiccl {}{}\n", text,
                      command_that_measures(query), db_words(reader));
 }

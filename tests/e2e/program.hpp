@@ -64,6 +64,8 @@ class Program {
   [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::string db() const { return folder_ + "/e2e.sqlite"; }
+  /// Of the program itself.
+  [[nodiscard]] const std::string& path() const { return program_; }
   /// Command lines of live processes that have to do with this folder.
   [[nodiscard]] std::vector<std::string> processes() const;
 

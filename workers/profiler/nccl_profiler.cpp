@@ -43,7 +43,8 @@ bool is_named(const char* variable) {
 /// NCCL takes this half from a library that is named as network alone, too. There nobody reads what
 /// it says, and each timed call costs the GPU and NCCL's threads some microseconds.
 std::uint64_t wanted_events() {
-  const char* text = std::getenv("DYNAMICCL_PROFILE_EVENTS");
+  constexpr const char* kEvents = "DYNAMICCL_PROFILE_EVENTS";
+  const char* text = is_named(kEvents) ? std::getenv(kEvents) : nullptr;
   const bool read = is_named("DYNAMICCL_PROFILE_FILE") || is_named("DYNAMICCL_TUNER_FOLDER");
   const std::string_view value = text != nullptr ? text : read ? "kernels" : "off";
   if (value == "off") return 0;
@@ -65,10 +66,9 @@ bool times_now() {
 /// NCCL looks at the mask when a call is made, before it tells of that call: this is for the next.
 /// NCCL 2.28 numbers a channel's pieces of work on the host and on the GPU, but those that a rank
 /// sends to itself, and those of a graph that is launched again, on the GPU alone. From then on it
-/// waits for a number that another, earlier piece had, and finds it only if that one, or one 64,
-/// 128,
-/// ... later was timed: where few are, NCCL's helper thread waits on until the communicator's end,
-/// which then never comes. Where all are timed there is always one.
+/// waits for a number that an earlier piece had, and finds it only if that one was timed, or one
+/// that came a multiple of 64 later. Where few are timed, NCCL's helper thread may wait on until
+/// the communicator's end, which then never comes; where all are, there is always one.
 void choose_next(Session& session, std::uint64_t sequence) {
   const unsigned every = g_every.load();
   int* mask = g_mask.load();

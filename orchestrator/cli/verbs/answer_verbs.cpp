@@ -157,7 +157,7 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
   const QueryScope scope = asked_scope(arguments);
   const Table table = any_query(reader, arguments.what, scope);
   fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments.what, table),
-                                              stdout_columns()),
+                                              columns_for_rows()),
                                  format));
   // An empty table alone would be read as an answer.
   if (table.rows.empty() && query != nullptr) {
@@ -219,8 +219,9 @@ void add_list_verb(CLI::App& app, Shared& shared) {
   verb->footer("Example:\n  dynamiccl list --json");
   verb->callback([format, &shared] {
     const auto as = format_of(*format, shared);
-    fmt::print("{}", for_terminals(
-                         render_table(list_runs(Reader(shared.db)), as, {}, stdout_columns()), as));
+    fmt::print(
+        "{}",
+        for_terminals(render_table(list_runs(Reader(shared.db)), as, {}, columns_for_rows()), as));
   });
 }
 

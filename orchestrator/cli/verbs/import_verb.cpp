@@ -363,7 +363,7 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   for (const auto& read : decisions) done.push_back(store_decisions(store, shared.db, read));
   fmt::print("{}", render_table(imported_table(done),
                                 shared.json ? OutputFormat::json : OutputFormat::text, {},
-                                stdout_columns()));
+                                columns_for_rows()));
 }
 
 }  // namespace

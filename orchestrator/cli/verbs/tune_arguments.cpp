@@ -23,7 +23,7 @@ AgentOptions agent_options(const TuneArguments& arguments) {
 
 void print_table(const Table& table, const Shared& shared) {
   fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text, {},
-                                stdout_columns()));
+                                columns_for_rows()));
 }
 
 RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,

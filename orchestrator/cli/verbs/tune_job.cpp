@@ -12,6 +12,8 @@
 #include <map>
 #include <sstream>
 
+#include "containers/command.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/json.hpp"
@@ -19,6 +21,7 @@
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -183,15 +186,21 @@ std::string ratio_text(const JobTuningResult& result) {
       interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "");
 }
 
+std::string where_choices_are(const std::string& run, const Shared& shared) {
+  return fmt::format("every choice:\n  {}",
+                     command_line({started_as(shared.argv.front()), "query", "decisions", "--run",
+                                   run.substr(0, 8), "--db", shared.db}));
+}
+
 /// What is known when a search is cut off: nothing of it is kept.
-std::string interrupted_text(const JobTuningResult& result, const std::string& run) {
+std::string interrupted_text(const JobTuningResult& result, const std::string& run,
+                             const Shared& shared) {
   std::string text = "interrupted, so nothing is kept";
   if (result.ratio)
     text += fmt::format("; {}: {} in the pairs that ended", result.arm, ratio_text(result));
   else if (!result.arm.empty() && result.arm != "default")
     text += fmt::format("; best so far, not confirmed: {}", result.arm);
-  return text +
-         fmt::format("; `dynamiccl query decisions --run {}` has every choice", run.substr(0, 8));
+  return text + "; " + where_choices_are(run, shared);
 }
 
 void print_result(const JobTuningResult& result, const std::string& run, const std::string& use,
@@ -287,7 +296,7 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                   const Shared& shared, const Console& console) {
   for (const std::string& note : result.notes) console.note(note);
   if (result.interrupted_by != 0) {
-    console.note(interrupted_text(result, info.id));
+    console.note(interrupted_text(result, info.id, shared));
     return 128 + result.interrupted_by;
   }
   std::string use;
@@ -300,11 +309,9 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                         {"call_agent", arguments.call_agent},
                         {"launches", result.search_launches + result.confirm_launches}});
   print_result(result, info.id, use, shared);
-  console.note(
-      fmt::format("{} launch{} to search among {} settings, {} to confirm; `dynamiccl "
-                  "query decisions --run {}` has every choice",
-                  result.search_launches, result.search_launches == 1 ? "" : "es", result.settings,
-                  result.confirm_launches, info.id.substr(0, 8)));
+  console.note(fmt::format("{} to search among {} settings, {} to confirm; {}",
+                           counted(result.search_launches, "launch"), result.settings,
+                           result.confirm_launches, where_choices_are(info.id, shared)));
   return exit_code::kFine;
 }
 

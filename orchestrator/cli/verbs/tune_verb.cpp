@@ -89,6 +89,10 @@ std::string next_command(const TuneArguments& arguments, const Shared& shared,
   std::vector<std::string> argv{started_as(shared.argv.front()), "tune"};
   const auto words = arguments.experiment.words();
   argv.insert(argv.end(), words.begin(), words.end());
+  // What shapes the plan: with other settings a sweep is another one.
+  if (arguments.own) argv.emplace_back("--own");
+  if (arguments.between_runs) argv.emplace_back("--between-runs");
+  if (arguments.any_environment) argv.emplace_back("--environments");
   argv.insert(argv.end(), more.begin(), more.end());
   argv.insert(argv.end(), {"--db", shared.db});
   return command_line(argv);
@@ -204,8 +208,8 @@ void require_table_place(const std::string& table) {
 }
 
 int run_live(const TuneArguments& arguments, const Shared& shared) {
-  if (arguments.apply.empty() && !arguments.between_runs) require_table_place(arguments.table);
   Loaded loaded = load(arguments);
+  if (arguments.apply.empty() && !arguments.between_runs) require_table_place(arguments.table);
   Console console(shared.verbosity());
   TuningOptions options;
   options.agent = arguments.agent;
@@ -376,14 +380,17 @@ void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
         of_command != command)
       idle.push_back(name);
   }
+  constexpr std::string_view kSpread = "--parallelism";
+  const bool in_file = !command && std::find(idle.begin(), idle.end(), kSpread) != idle.end();
   if (!idle.empty())
-    throw Error(ErrorKind::input,
-                fmt::format("tune: {} {} nothing with {}: {}", join(idle, ", "),
-                            idle.size() == 1 ? "does" : "do",
-                            command ? "a command of your own" : "an experiment file",
-                            command ? "it is an experiment file's (tune FILE)"
-                                    : "it is a command's (tune -- COMMAND); in FILE [tune] says "
-                                      "what the cells stand for, or --set tune.KEY=VALUE"));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("tune: {} {} nothing with {}: {}{}", join(idle, ", "),
+                    idle.size() == 1 ? "does" : "do",
+                    command ? "a command of your own" : "an experiment file",
+                    command ? "it is an experiment file's (tune FILE)"
+                            : "it is a command's (tune -- COMMAND)",
+                    in_file ? "; of a file's cells --set tune.parallelism=tp says it" : ""));
   if (arguments.agents.size() > 1 && !arguments.replay)
     throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
 }

@@ -332,7 +332,9 @@ TEST_CASE("a library that is named as network alone asks NCCL for no event", "[A
   };
   CHECK(asked() == 0);
   setenv("DYNAMICCL_TUNER_FOLDER", "", 1);
+  setenv("DYNAMICCL_PROFILE_EVENTS", "", 1);
   CHECK(asked() == 0);
+  unsetenv("DYNAMICCL_PROFILE_EVENTS");
   constexpr int kTimed = static_cast<int>(kColl | kKernelChannel);
   const fs::path folder =
       fs::temp_directory_path() / ("dynamiccl-network-" + std::to_string(getpid()));
