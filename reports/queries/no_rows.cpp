@@ -141,15 +141,15 @@ std::string why_no_rows(const Reader& reader, const Query& query, const QuerySco
   std::string text =
       fmt::format("{}a row is {}, and {}", head, rows_subject(query), looked_at(asked));
   if (!query.none_means.empty()) return text + ": " + query.none_means + "\n";
-  if (!query.needs.empty()) text += "; it needs " + query.needs;
+  if (query.takes_vary)
+    text += fmt::format("; it needs cells that differ in {} alone", scope.vary);
+  else if (!query.needs.empty())
+    text += "; it needs " + query.needs;
   const std::string other = another_run(reader, query, scope, all, asked);
   if (!other.empty()) return text + "; " + other;
   // No experiment that comes along varies every axis.
   if (query.takes_vary)
-    return fmt::format(
-        "{}; it needs cells that differ in {} alone, as with --set axes.{}=[...] "
-        "where that is an axis\n",
-        text, scope.vary, scope.vary);
+    return fmt::format("{}, as with --set axes.{}=[...] where that is an axis\n", text, scope.vary);
   return fmt::format("{}; this measures some:\n  dynamiccl {}{}\n", text,
                      command_that_measures(query), db_words(reader));
 }
