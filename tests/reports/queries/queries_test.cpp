@@ -428,6 +428,16 @@ TEST_CASE("an empty answer says why, and what to type for another", "[G-01]") {
           ContainsSubstring("run run-1 (synthetic) has one:\n  dynamiccl query overhead "
                             "--run run-1" +
                             db));
+  // What is typed asks what was counted.
+  CHECK_THAT(why("axis"), ContainsSubstring("it needs cells that differ in environment alone; run "
+                                            "run-1 (synthetic) has ") &&
+                              ContainsSubstring("  dynamiccl query axis --vary environment --run "
+                                                "run-1" +
+                                                db));
+  scope = {};
+  scope.vary = "ranks";
+  CHECK_THAT(why("axis", scope), ContainsSubstring("it needs cells that differ in ranks alone, as "
+                                                   "with --set axes.ranks=[...]"));
   scope = {};
   scope.all_runs = true;
   CHECK_THAT(why("decisions", scope),
