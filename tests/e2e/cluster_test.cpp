@@ -290,7 +290,8 @@ TEST_CASE("the quickstart's matrix over nodes: each library by each way to start
 
 TEST_CASE("without Slurm or ssh the plan says which command would have been used") {
   CommandOptions bare;
-  bare.environment = {{"PATH", "/nowhere"}, {"SLURM_JOB_ID", ""}};
+  // So wide that no line ends within what is looked for.
+  bare.environment = {{"PATH", "/nowhere"}, {"SLURM_JOB_ID", ""}, {"COLUMNS", "2000"}};
   const auto planned = [&](std::vector<std::string> where) {
     where.insert(where.begin(), {kProgram, "plan", kExperiment});
     return run_command(where, bare).out;
