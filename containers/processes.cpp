@@ -19,6 +19,46 @@ std::string content_of(const std::string& path) {
   return stream.str();
 }
 
+/// Where an environment without a single variable lies: fields 50 and 51 of /proc/PID/stat
+/// (proc(5): env_start, env_end), equal ones that are not 0; "" for any other. A program that is
+/// being loaded shows such a place too, for a moment.
+std::string place_of_no_variables(const std::string& folder) {
+  const std::string text = content_of(folder + "/stat");
+  const auto bracket = text.rfind(')');
+  if (bracket == std::string::npos) return "";
+  std::istringstream fields(text.substr(bracket + 1));
+  std::vector<std::string> field;  // from the third on
+  for (std::string word; fields >> word;) field.push_back(word);
+  constexpr std::size_t kEnvStart = 50 - 3;
+  if (field.size() <= kEnvStart + 1 || field[kEnvStart] != field[kEnvStart + 1]) return "";
+  return field[kEnvStart] == "0" ? "" : field[kEnvStart];
+}
+
+/// What the process was started with. While it changes its program, the kernel shows no
+/// environment, or that of a memory which is gone before it is read: who looks once passes over
+/// what has just been started.
+std::string environment_of(pid_t pid) {
+  constexpr int kLooks = 100;
+  constexpr int kLooksAtNone = 5;
+  constexpr useconds_t kPauseUs = 1000;
+  const std::string folder = "/proc/" + std::to_string(pid);
+  std::string place;
+  int same = 0;
+  for (int look = 1;; ++look) {
+    std::string text = content_of(folder + "/environ");
+    std::error_code none;
+    // Kernel threads, processes that have ended and other people's show no program.
+    if (!text.empty() || look == kLooks ||
+        std::filesystem::read_symlink(folder + "/exe", none).empty())
+      return text;
+    const std::string now = place_of_no_variables(folder);
+    same = !now.empty() && now == place ? same + 1 : 1;
+    place = now;
+    if (!place.empty() && same == kLooksAtNone) return text;
+    usleep(kPauseUs);
+  }
+}
+
 /// mountinfo writes space, tab, newline and backslash as \ooo.
 std::string unescape_octal(const std::string& text) {
   std::string result;
@@ -55,8 +95,7 @@ std::vector<ProcessInfo> list_processes() {
 
 std::string process_variable(pid_t pid, const std::string& name) {
   const std::string prefix = name + "=";
-  for (const std::string& entry :
-       split(content_of("/proc/" + std::to_string(pid) + "/environ"), '\0'))
+  for (const std::string& entry : split(environment_of(pid), '\0'))
     if (entry.rfind(prefix, 0) == 0) return entry.substr(prefix.size());
   return "";
 }
