@@ -293,6 +293,8 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend);
 std::string server_gpu_misfit(const TrainingSpec& spec, bool has_gpu);
 /// Why these settings do not go together; empty when they do.
 std::string training_contradiction(const TrainingSpec& spec);
+/// Copies of the model that a worker keeps in host memory for `oracle`, at most.
+std::uint64_t oracle_copies(const TrainingSpec& spec);
 
 /// Servers among `ranks`, and those of them that do nothing else.
 int servers_of(const TrainingSpec& spec, int ranks);

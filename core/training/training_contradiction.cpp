@@ -266,7 +266,31 @@ std::string rate_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
+/// Why a worker cannot keep what `oracle` compares: the kernel would kill it half-way.
+std::string oracle_contradiction(const TrainingSpec& spec) {
+  constexpr std::uint64_t kMostKept = std::uint64_t{8} << 30;
+  const std::uint64_t copy = facts_of(spec.model, spec.sequence).parameters * sizeof(float);
+  const std::uint64_t copies = oracle_copies(spec);
+  if (copies <= kMostKept / copy) return "";
+  return fmt::format(
+      "oracle = {} with model = \"{}\": each worker would keep {} copies of {:.1f} MiB of weights "
+      "in host memory, of which {} are taken at most; take a smaller oracle, or a smaller model "
+      "for "
+      "the check",
+      spec.oracle, name_of(spec.model), copies, static_cast<double>(copy) / (1 << 20),
+      format_bytes(Bytes(kMostKept)));
+}
+
 }  // namespace
+
+std::uint64_t oracle_copies(const TrainingSpec& spec) {
+  if (spec.oracle == 0) return 0;
+  const auto rounds = static_cast<std::uint64_t>(spec.oracle) * (spec.switch_to ? 2 : 1);
+  // Of plain steps the weights before each and after the last; of others the momentum too, and what
+  // both of them are compared with.
+  const bool plainly = trains_as_one(spec) && spec.synchronisation == Synchronisation::bsp;
+  return plainly ? rounds + 1 : 4 * rounds + 2;
+}
 
 std::string training_contradiction(const TrainingSpec& spec) {
   if (auto reason = synchronisation_contradiction(spec); !reason.empty()) return reason;
@@ -294,6 +318,7 @@ std::string training_contradiction(const TrainingSpec& spec) {
         "mg-wfbp or dear",
         name_of(spec.packing), name_of(spec.method));
   if (auto reason = tuner_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = oracle_contradiction(spec); !reason.empty()) return reason;
   if (spec.target > 0 && spec.epochs == 0)
     return "target without epochs: the accuracy is looked at after each; say at most how many";
   if (spec.looks > 1 && spec.epochs == 0)

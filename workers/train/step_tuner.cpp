@@ -294,13 +294,15 @@ void CallTuner::describe(TrainingFigures& figures) const {
     }
     keys.push_back(std::move(key));
   }
+  std::vector<std::string> notes = notes_;
+  if (std::string lost = decisions_->problem(); !lost.empty()) notes.push_back(std::move(lost));
   auto& all = figures.details["tuner"];
   all = {{"mode", learner_ ? "online" : "table"},
          {"regime", regime_.name},
          {"keys", std::move(keys)},
          {"decisions", written_},
          {"thinking_us", thinking_us_},
-         {"notes", notes_}};
+         {"notes", notes}};
   if (!sm_shares_.empty()) all["sm_share"] = median(sm_shares_);
   if (!learner_) return;
   all["terms"] = terms_;

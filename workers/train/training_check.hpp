@@ -15,14 +15,16 @@ namespace dynamiccl {
 
 inline constexpr double kOracleTolerance = 1e-6;
 
-/// What weights may differ by from those that one process has after so many steps from the same
-/// start. On GPUs sums may go in another order, and means and their momentum are fused: 1e-6 a
-/// step, 1e-5 at least.
-double oracle_tolerance(bool on_gpu, int steps);
+/// What weights may differ by after one round of so many local steps (1: one step) from those that
+/// one process has after it, begun from the same weights; however many rounds are compared. On GPUs
+/// sums may go in another order, and means and their momentum are fused: 1e-6 a step, 1e-5 at
+/// least.
+double oracle_tolerance(bool on_gpu, int round_steps);
 
 /// Some steps of the method: every worker must have the same bits then, and after each step those
 /// of one process that does every worker's part in turn from what the worker had before it;
-/// weights are at the start again afterwards. Ranks: all.
+/// weights are at the start again afterwards. A worker keeps steps + 1 copies of its weights in
+/// host memory (see oracle_copies()). Ranks: all.
 /// @param worker nullptr on servers
 /// @param driver makes what exchanges the plan's gradients
 /// @param record whose training is filled in; fails where bits are not the same, or weights differ

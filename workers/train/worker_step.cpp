@@ -347,7 +347,12 @@ void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   times.forward_us += slow_down(loaded_us);
   open_ = false;
   if (kept_ == nullptr) return;
-  memory_.complete();
+  // What a GPU still waits for never comes where another rank has died.
+  if (exchange != nullptr) {
+    memory_.complete_or_fail([&] { exchange->check(); });
+  } else {
+    memory_.complete();
+  }
   kept_->push_back(weights());
 }
 

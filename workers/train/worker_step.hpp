@@ -42,6 +42,18 @@ struct PlantedFault {
 };
 PlantedFault planted_fault();
 
+/// While it lives a worker keeps the weights of its steps.
+class KeptWeights {
+ public:
+  explicit KeptWeights(std::vector<std::vector<float>>*& place) : place_(place) {}
+  ~KeptWeights() { place_ = nullptr; }
+  KeptWeights(const KeptWeights&) = delete;
+  KeptWeights& operator=(const KeptWeights&) = delete;
+
+ private:
+  std::vector<std::vector<float>>*& place_;
+};
+
 /// One worker's training: SGD with momentum on flat buffers, in the order in which the backward
 /// pass finishes gradients.
 class TrainingWorker {
@@ -105,9 +117,12 @@ class TrainingWorker {
     }
   }
   /// From now on the weights at which each step computes its gradients, as weights() gives them,
-  /// are added there: behind the forward pass, which is where those of methods that cross the
-  /// barrier are all applied. nullptr: no more.
-  void keep_weights(std::vector<std::vector<float>>* kept) { kept_ = kept; }
+  /// are added there, until what is returned is destroyed: behind the forward pass, which is where
+  /// those of methods that cross the barrier are all applied. `kept` and the worker outlive it.
+  [[nodiscard]] KeptWeights keep_weights(std::vector<std::vector<float>>& kept) {
+    kept_ = &kept;
+    return KeptWeights(kept_);
+  }
   /// Share of so many held-out samples that the model tells right; -1 where there are none.
   [[nodiscard]] double accuracy(int samples);
   /// Which flat buffers there are: gradients in the order of the backward pass, and a second place
@@ -197,7 +212,7 @@ class TrainingWorker {
   std::size_t queued_ = 0;                  ///< gradients of this step whose updates are queued
   bool applied_ = false;                    ///< the exchange has sums applied as they come
   bool open_ = false;                       ///< sums of the last step are not applied yet
-  std::vector<std::vector<float>>* kept_ = nullptr;
+  std::vector<std::vector<float>>* kept_ = nullptr;  ///< set by keep_weights()
   std::vector<Span> stage_spans_;
   bool trace_wanted_ = false;
   bool traces_ = false;

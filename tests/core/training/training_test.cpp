@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <limits>
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -403,4 +404,28 @@ TEST_CASE("servers sum on GPUs where NCCL's calls have one order", "[d-04][d-05]
   CHECK(server_gpu_misfit(spec, false).empty());
   CHECK_THAT(server_gpu_misfit(spec, true), ContainsSubstring("env.DYNAMICCL_SERVER_GPU"));
   CHECK_THAT(refused([](auto& s) { s.servers = 2; }), ContainsSubstring("feeds one server"));
+}
+
+TEST_CASE("a check that would keep more copies of a model than memory takes is refused",
+          "[safety]") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::resnet18;
+  spec.method = TrainingMethod::bsp_a2a;
+  CHECK(oracle_copies(spec) == 0);
+  spec.oracle = 20;
+  CHECK(oracle_copies(spec) == 21);
+  CHECK(training_contradiction(spec).empty());
+  spec.oracle = 200;
+  CHECK_THAT(training_contradiction(spec),
+             ContainsSubstring("oracle = 200 with model = \"resnet18\": each worker would keep 201 "
+                               "copies of 42.6 MiB") &&
+                 ContainsSubstring("take a smaller oracle"));
+  spec.oracle = std::numeric_limits<int>::max();
+  CHECK_FALSE(training_contradiction(spec).empty());
+  // Codecs and rounds keep more of each.
+  spec.oracle = 100;
+  CHECK(training_contradiction(spec).empty());
+  spec.synchronisation = Synchronisation::local;
+  CHECK(oracle_copies(spec) == 402);
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("402 copies"));
 }

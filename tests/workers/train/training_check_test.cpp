@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +22,7 @@
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -53,6 +56,37 @@ class BackwardThreads final : public ThreadCommunicator {
   static constexpr int kBackTag = -4;
 };
 
+/// A library on GPUs whose sums are all off by as much.
+class WrongThreads final : public ThreadCommunicator {
+ public:
+  using ThreadCommunicator::ThreadCommunicator;
+  [[nodiscard]] bool works_on_gpu() const override { return true; }
+  void allreduce(const void* in, void* out, std::size_t count, DataType type) override {
+    ThreadCommunicator::allreduce(in, out, count, type);
+    auto* sums = static_cast<float*>(out);
+    std::for_each(sums, sums + count, [](float& sum) { sum += kWrong; });
+  }
+  static constexpr float kWrong = 1.6e-3F;
+};
+
+/// Trains, and keeps no weights of any step.
+class KeepingNothing final : public StepDriver {
+ public:
+  explicit KeepingNothing(TrainingWorker& worker) : worker_(worker) {}
+  StepTimes step() override {
+    worker_.step_of_all();
+    return {};
+  }
+  StepTimes finish() override { return {}; }
+  std::optional<double> take_busy_us() override { return std::nullopt; }
+  std::vector<Span> take_spans() override { return {}; }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return 0; }
+  [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
+
+ private:
+  TrainingWorker& worker_;
+};
+
 /// Weights are drawn to the pixels of each batch, and away from where each has its kink: as behind
 /// a ReLU, another bit there is another gradient.
 class KinkedLearner final : public StandInLearner {
@@ -81,10 +115,15 @@ class KinkedLearner final : public StandInLearner {
 using Work =
     std::function<void(Communicator&, const ExchangePlan&, TrainingWorker&, Learner&, CellRecord&)>;
 
-/// One thread a rank; every record must end well. @returns what the first rank's record became
+struct Ended {
+  std::vector<CellRecord> records;
+  std::vector<std::string> failures;
+};
+
+/// One thread a rank.
 template <class Ranks>
-CellRecord on_all_ranks(const TrainingSpec& spec, const std::vector<float>& kinks,
-                        const Work& work) {
+Ended ended_on_all_ranks(const TrainingSpec& spec, const std::vector<float>& kinks,
+                         const Work& work) {
   ExchangePlan plan;
   plan.method = spec.method;
   plan.counts = {kWeights};
@@ -112,6 +151,14 @@ CellRecord on_all_ranks(const TrainingSpec& spec, const std::vector<float>& kink
     });
   }
   for (auto& thread : threads) thread.join();
+  return {std::move(records), std::move(failures)};
+}
+
+/// Every record must end well. @returns what the first rank's became
+template <class Ranks>
+CellRecord on_all_ranks(const TrainingSpec& spec, const std::vector<float>& kinks,
+                        const Work& work) {
+  const auto [records, failures] = ended_on_all_ranks<Ranks>(spec, kinks, work);
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     INFO("rank " << rank << ": " << failures[rank] << records[rank].reason);
     CHECK(failures[rank].empty());
@@ -183,4 +230,49 @@ TEST_CASE("a last bit of another order of addition is not held against a trainin
   // Another order it was, all the same.
   CHECK(record.training->max_difference > 0);
   CHECK(record.training->max_difference <= kOracleTolerance);
+}
+
+TEST_CASE("many steps of a check on GPUs are held against what one may be off by", "[d-16][d-28]") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::mlp;
+  spec.batch = 1;
+  spec.learning_rate = 0.05;
+  // A wrong step is not hidden, nor made larger, by those before it.
+  spec.momentum = 0;
+  spec.method = TrainingMethod::bsp_a2a;
+  spec.oracle = 100;
+  SECTION("steps") {}
+  SECTION("rounds") {
+    spec.synchronisation = Synchronisation::local;
+    spec.local_steps = 5;
+  }
+  const std::vector<float> none(kWeights, std::numeric_limits<float>::infinity());
+  const auto ended = ended_on_all_ranks<WrongThreads>(
+      spec, none, [&](auto& comm, const auto& plan, auto& worker, auto& learner, auto& own) {
+        const auto make = [&] { return driver_of(spec, comm, plan, worker, learner); };
+        if (goes_by_rounds(spec))
+          return check_rounds(comm, plan, spec, &worker, Micros(30e6), make, own);
+        check_oracle(comm, plan, spec.oracle, &worker, make, own);
+      });
+  for (std::size_t rank = 0; rank < ended.records.size(); ++rank) {
+    INFO("rank " << rank << ": " << ended.failures[rank]);
+    CHECK(ended.failures[rank].empty());
+    CHECK(ended.records[rank].status == CellStatus::failed);
+    CHECK_THAT(ended.records[rank].reason, ContainsSubstring("by more than 1e-05"));
+  }
+}
+
+TEST_CASE("a check whose steps kept no weights compares nothing, and says so", "[safety]") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::mlp;
+  spec.batch = 1;
+  spec.method = TrainingMethod::bsp_a2a;
+  const std::vector<float> none(kWeights, std::numeric_limits<float>::infinity());
+  const auto ended = ended_on_all_ranks<ThreadCommunicator>(
+      spec, none, [&](auto& comm, const auto& plan, auto& worker, auto&, auto& own) {
+        const auto make = [&] { return std::make_unique<KeepingNothing>(worker); };
+        check_oracle(comm, plan, 3, &worker, make, own);
+      });
+  for (const std::string& failure : ended.failures)
+    CHECK_THAT(failure, ContainsSubstring("keeps the weights that it begins with"));
 }

@@ -225,6 +225,27 @@ TEST_CASE("a step whose sums will never come ends with what the library says", "
   CHECK_THROWS_WITH(trained.worker.step(exchange, false), "a rank is gone");
 }
 
+TEST_CASE("weights of a step whose sums will never come are not waited for", "[safety]") {
+  class Failing final : public QueueingExchange {
+   public:
+    void check() override { throw Error(ErrorKind::environment, "a rank is gone"); }
+  };
+  Failing exchange;
+  Trained trained(TrainingMethod::dear);
+  trained.worker.begin(exchange);
+  std::vector<std::vector<float>> kept;
+  {
+    const auto keeping = trained.worker.keep_weights(kept);
+    CHECK_THROWS_WITH(trained.worker.step(exchange, true), "a rank is gone");
+    CHECK(kept.empty());
+    CHECK(trained.of({"backward"}).empty());
+    trained.worker.step_by_itself(true);
+    CHECK(kept.size() == 1);
+  }
+  trained.worker.step_by_itself(true);
+  CHECK(kept.size() == 1);
+}
+
 TEST_CASE("who waits for what was put off waits for what it was done with") {
   PutOff pieces;
   for (int step = 0; step < 2; ++step) {

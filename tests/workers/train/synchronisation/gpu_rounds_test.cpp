@@ -131,7 +131,8 @@ TEST_CASE("neighbours on GPUs send encoded ways, from replicas in host memory", 
   });
 }
 
-TEST_CASE("what a GPU's sums may be off by grows with the steps, a host's does not", "[d-28]") {
+TEST_CASE("what a GPU's sums may be off by grows with a round's steps, a host's does not",
+          "[d-28]") {
   CHECK(oracle_tolerance(true, 1) == 10 * oracle_tolerance(false, 1));
   CHECK(oracle_tolerance(true, 18) == oracle_tolerance(false, 18) * 18);
   CHECK(oracle_tolerance(false, 18) == 1e-6);
