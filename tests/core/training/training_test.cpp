@@ -426,6 +426,7 @@ TEST_CASE("a check that would keep more copies of a model than memory takes is r
   spec.oracle = 100;
   CHECK(training_contradiction(spec).empty());
   spec.synchronisation = Synchronisation::local;
+  spec.local_steps = 2;
   CHECK(oracle_copies(spec) == 402);
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("402 copies"));
 }
