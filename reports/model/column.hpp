@@ -23,6 +23,7 @@ struct Column {
   ColumnType type = ColumnType::text;
   std::string meaning;
   Shown shown = Shown::always;
+  bool exact = false;   ///< bytes that rows are told apart by, or that are typed: never rounded
   std::string low;      ///< name of the column with the lower end of its interval; "" = has none
   std::string high;     ///< of the upper end
   std::string end_of;   ///< name of the column of whose interval this is an end; "" = none

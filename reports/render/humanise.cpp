@@ -88,7 +88,7 @@ struct Source {
   std::optional<std::size_t> high;
   Unit unit = Unit::none;
   Shown shown = Shown::always;
-  bool exact = false;     ///< the size of a cell, by which cells are told apart
+  bool exact = false;     ///< as in Column
   bool settings = false;  ///< a JSON object of settings
 };
 
@@ -97,14 +97,10 @@ std::vector<Source> sources_of(const Table& table, const Columns& columns) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = columns[i];
     if (!column.end_of.empty() && column_index(table, column.end_of)) continue;
-    Source source{column.heading,
-                  i,
-                  std::nullopt,
-                  std::nullopt,
-                  column.unit,
-                  column.shown,
-                  column.unit == Unit::bytes && column.name.ends_with("size_bytes"),
-                  column.type == ColumnType::json};
+    Source source{column.heading, i,
+                  std::nullopt,   std::nullopt,
+                  column.unit,    column.shown,
+                  column.exact,   column.type == ColumnType::json};
     if (!column.low.empty()) {
       source.low = column_index(table, column.low);
       source.high = column_index(table, column.high);

@@ -30,7 +30,7 @@ along | text | the axis along which places change
 lines | integer | lines of cells along that axis
 finding | text | what they show
 environment backend model batch
-size_bytes | bytes, integer, told | payload of a call
+size_bytes | bytes, integer, exact, told | payload of a call
 workers
 setting | text, told | settings that hold
 before | text, told | the last point of the one side

@@ -250,7 +250,7 @@ Query tiers_query() {
               "nearest tier's costs",
           .columns = R"(
 run_id collective model batch
-size_bytes | bytes, integer, told | payload of a call
+size_bytes | bytes, integer, exact, told | payload of a call
 ranks datatype in_place
 tier | integer | 1 shared memory or NVLink, 2 PCIe or a network of 100 Gb/s, 3 of 25 Gb/s, 4 slower
 link | text | the link of that tier

@@ -53,8 +53,8 @@ Query fit_query() {
           .columns = R"(
 run_id environment backend architecture collective ranks datatype algorithm in_place group_knobs cell_knobs regime
 model | text | one line, or which piece of how many
-from_bytes | bytes, integer | the smallest size of the line
-to_bytes | bytes, integer | the largest
+from_bytes | bytes, integer, exact | the smallest size of the line
+to_bytes | bytes, integer, exact | the largest
 sizes | integer | sizes on the line
 blocks | integer | rounds that have all of them
 alpha_us | us, real, interval | start-up time

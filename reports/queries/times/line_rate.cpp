@@ -123,7 +123,7 @@ line_rate_bytes_per_s | bytes_per_s, real | what the link that carried it can ca
 line_rate_of | text | where that is known from
 of_line_rate_percent | percent, real | bandwidth over line rate
 of_best_size_percent | percent, real | bandwidth over that of the best size
-best_size_bytes | bytes, integer | size of the largest bandwidth
+best_size_bytes | bytes, integer, exact | size of the largest bandwidth
 gap_to_best | real, interval | bandwidth of the best size over this one's
 )",
           .of_runs = line_rate_table};

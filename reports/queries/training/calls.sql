@@ -5,7 +5,7 @@
 -- columns:
 --   run_id environment backend architecture model batch method ranks
 --   kind | text | what the call does: reduce, reduce-scatter, all-gather, push, pull
---   message_bytes | bytes, integer | of each of these calls
+--   message_bytes | bytes, integer, exact | of each of these calls
 --   steps | integer | measured steps
 --   calls | integer | such calls in them
 --   left_out | integer, told | calls of the cell that were too many to be kept one by one

@@ -7,11 +7,11 @@
 --   architecture model batch method ranks messages
 --   total_bytes | bytes, integer | of all messages, as they reach the library
 --   nominal_bytes | bytes, integer | of the values in them, as they are computed
---   smallest_bytes | bytes, integer | the smallest message
+--   smallest_bytes | bytes, integer, exact | the smallest message
 --   p25_bytes | bytes, real | first quartile
 --   median_bytes | bytes, real | the median
 --   p75_bytes | bytes, real | third quartile
---   largest_bytes | bytes, integer | the largest
+--   largest_bytes | bytes, integer, exact | the largest
 --   traced_us | us, real | the traced step
 --   backward_start_us | us, real | since its forward pass began
 --   backward_end_us | us, real | since its forward pass began

@@ -106,6 +106,15 @@ TEST_CASE("sums of bytes are rounded to three digits, sizes of cells stay exact"
   CHECK(shown(std::int64_t{3} << 39) == std::vector<std::string>{"1536 GiB", "1.50 TiB"});
 }
 
+TEST_CASE("bytes that tell rows apart are exact whatever their column is called") {
+  const auto columns = parse_columns(
+      "message_bytes | bytes, integer, exact | of each call\ntold_bytes | bytes, integer | a sum",
+      "test");
+  const std::int64_t near_294_kib = (std::int64_t{294} << 10) + 12;
+  CHECK(humanise(Table{{"message_bytes", "told_bytes"}, {{near_294_kib, near_294_kib}}}, columns)
+            .rows[0] == std::vector<std::string>{"301068 B", "294 KiB"});
+}
+
 TEST_CASE("settings are shown as they are typed, in CSV as they are stored") {
   const auto columns = parse_columns("who | text | x\nsettings | json | y\ncell_knobs", "test");
   const Table table{{"who", "settings", "cell_knobs"},
