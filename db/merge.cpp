@@ -26,8 +26,16 @@ class Snapshot {
       SQLite::Backup backup(to, from);
       backup.executeStep();
     });
-    SQLite::Database copy = open_for_writing(path_);
-    migrate(copy, other, current_schema());
+    bool has_running = false;
+    {
+      SQLite::Database copy = open_for_writing(path_);
+      migrate(copy, other, current_schema());
+      has_running =
+          copy.tableExists("run") &&
+          copy.execAndGet("SELECT count(*) FROM run WHERE status = 'running'").getInt() > 0;
+    }
+    // Opening for rows ends those whose process is dead: killed runs come along, too.
+    if (has_running) const Statements ended(path_);
   }
   ~Snapshot() { remove(); }
   Snapshot(const Snapshot&) = delete;
@@ -189,8 +197,8 @@ void make_way(SQLite::Database& db, const std::vector<MergeTable>& plan, MergeSu
   summary.grown = texts(db, "SELECT uuid FROM temp.merge_runs ORDER BY uuid");
   summary.diverged = number(db, "SELECT count(*)" + both + more_launches()) -
                      static_cast<int>(summary.grown.size());
-  summary.already_there = number(db, "SELECT count(*)" + both + "1") - summary.diverged -
-                          static_cast<int>(summary.grown.size());
+  summary.already_there = number(db, "SELECT count(*)" + both + "o.status <> 'running'") -
+                          summary.diverged - static_cast<int>(summary.grown.size());
   for (auto table = plan.rbegin(); table != plan.rend(); ++table)
     if (table->owned && !summary.grown.empty())
       db.exec(fmt::format("DELETE FROM main.\"{}\" WHERE {}", table->name, goes(plan, *table)));
@@ -231,9 +239,7 @@ MergeSummary merge_attached(const Statements& statements, const std::string& oth
   db.exec(
       "INSERT OR IGNORE INTO temp.merge_runs SELECT uuid FROM other.run WHERE status <> 'running' "
       "AND uuid NOT IN (SELECT uuid FROM main.run)");
-  summary.running = number(db,
-                           "SELECT count(*) FROM other.run WHERE status = 'running' AND uuid NOT "
-                           "IN (SELECT uuid FROM main.run)");
+  summary.running = number(db, "SELECT count(*) FROM other.run WHERE status = 'running'");
   if (number(db, "SELECT count(*) FROM temp.merge_runs") == 0) return summary;
   for (const auto& table : plan) {
     // Numbers of an owned table are given before its rows come, those of a shared one after.

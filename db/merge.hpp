@@ -14,7 +14,7 @@ struct MergeSummary {
   std::vector<std::string> grown;  ///< of them: were here with fewer launches, which came too
   int already_there = 0;           ///< runs that were here before
   int diverged = 0;       ///< left as they are: each database has launches that the other one lacks
-  int running = 0;        ///< left out because they are still being measured
+  int running = 0;        ///< left as they are here, if they are: still measured over there
   std::int64_t rows = 0;  ///< rows written, all tables
 };
 

@@ -267,6 +267,43 @@ TEST_CASE("what still lies in the other database's WAL comes along", "[G-01]") {
   CHECK(content(folder.file("mine.sqlite"), "run-9") == content(other, "run-9"));
 }
 
+TEST_CASE("a run that goes on over there is said to be measured, not to be all here", "[G-01]") {
+  const ScratchFolder folder;
+  const auto other = folder.file("other.sqlite");
+  const auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
+  Store writing(other);
+  writing.begin_run(plan.run, plan.groups, plan.cells);
+  writing.end_run("run-9", "interrupted");
+  Store store(folder.file("mine.sqlite"));
+  CHECK(store.merge(other).runs.size() == 1);
+  writing.resume_run("run-9");
+  store_launch(writing, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
+  const auto summary = store.merge(other);
+  CHECK(summary.running == 1);
+  CHECK(summary.already_there == 0);
+}
+
+TEST_CASE("a killed run comes along as interrupted, its database untouched", "[G-01]") {
+  const ScratchFolder folder;
+  const auto other = folder.file("other.sqlite");
+  {
+    const auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
+    Store killed(other);
+    killed.begin_run(plan.run, plan.groups, plan.cells);
+    store_launch(killed, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
+  }
+  SQLite::Database(other, SQLite::OPEN_READWRITE)
+      .exec("UPDATE run SET owner_start_ticks = owner_start_ticks + 1");
+  Store store(folder.file("mine.sqlite"));
+  const auto summary = store.merge(other);
+  CHECK(summary.running == 0);
+  REQUIRE(summary.runs == std::vector<std::string>{"run-9"});
+  CHECK(open_for_reading(folder.file("mine.sqlite"))
+            .execAndGet("SELECT status FROM run")
+            .getString() == "interrupted");
+  CHECK(open_for_reading(other).execAndGet("SELECT status FROM run").getString() == "running");
+}
+
 TEST_CASE("an older database is brought forward in a copy, itself left as it was", "[G-01]") {
   const ScratchFolder folder;
   const auto other = folder.file("old.sqlite");

@@ -210,9 +210,8 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
   }
   if (summary.diverged > 0)
     done.push_back({path, "dynamiccl", "",
-                    fmt::format("{} runs left as they are: here and there have launches of their "
-                                "own",
-                                summary.diverged)});
+                    counted(summary.diverged, "run") +
+                        " left as before: here and there have launches of their own"});
   if (summary.already_there > 0)
     done.push_back(
         {path, "dynamiccl", "", counted(summary.already_there, "run") + " already there"});
