@@ -8,7 +8,8 @@
 --   default_us | us, real | of the library's default
 --   improved_percent | percent, real | the best against the default
 --   epoch
---   broadcast | integer | 1 = another table came into force
+--   broadcast | text, told | "new table" where another table came into force for this step
+-- A final row is the search's answer, which nothing is measured by any more; its epoch is of the table that holds it.
 WITH d AS (
   SELECT d.*, t.run_id, t.mode, t.agent,
          min(d.time_us) OVER task AS best_so_far_us,
@@ -27,6 +28,6 @@ SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment,
        CASE WHEN kind <> 'final' THEN 100.0 * (1 - best_so_far_us / default_us)
             WHEN guard <> 'pass' THEN 0.0
             ELSE 100.0 * (1 - time_us / default_us) END AS improved_percent, epoch,
-       CASE WHEN epoch <> epoch_before THEN 'new table' END AS broadcast
+       CASE WHEN kind <> 'final' AND epoch <> epoch_before THEN 'new table' END AS broadcast
 FROM d
 ORDER BY tuning_id, environment, task_key, step, id
