@@ -1,9 +1,10 @@
 #include "orchestrator/experiment/protocol.hpp"
-#include "core/vocabulary/counted.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+
+#include "core/vocabulary/counted.hpp"
 
 namespace dynamiccl {
 namespace {

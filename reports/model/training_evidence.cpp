@@ -1,5 +1,4 @@
 #include "reports/model/training_evidence.hpp"
-#include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {

@@ -1,14 +1,14 @@
 #include "reports/render/comparison_junit.hpp"
-#include "core/vocabulary/counted.hpp"
-#include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/compare/comparison.hpp"
+#include "reports/model/figures.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,4 @@
 #include "reports/render/comparison_render.hpp"
-#include "core/vocabulary/counted.hpp"
-#include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
 
@@ -8,11 +6,13 @@
 #include <cmath>
 #include <set>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/compare/comparison.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/render/humanise.hpp"
 #include "reports/render/render.hpp"

@@ -1,10 +1,10 @@
 #include "reports/queries/choices/axis_rows.hpp"
-#include "reports/model/figures.hpp"
 
 #include <algorithm>
 
 #include "core/vocabulary/units.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {

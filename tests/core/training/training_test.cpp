@@ -1,10 +1,11 @@
 #include "core/training/training.hpp"
-#include "core/training/payload.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <limits>
+
+#include "core/training/payload.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

@@ -1,5 +1,4 @@
 #include "reports/compare/comparison.hpp"
-#include "reports/model/figures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
@@ -8,6 +7,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/render/comparison_junit.hpp"
 #include "reports/render/comparison_render.hpp"
 #include "reports/render/render.hpp"

@@ -1,10 +1,10 @@
 #include "reports/model/trust.hpp"
-#include "reports/model/figures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/vocabulary/text.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
