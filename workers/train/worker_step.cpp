@@ -238,23 +238,23 @@ void TrainingWorker::take_parts(StepTimes& times) {
   if (memory_.on_gpu()) clock_of_parts_.take(times);
 }
 
-void TrainingWorker::run_backward(StepTimes& times) {
+void TrainingWorker::run_backward(StepTimes& times, StepExchange* exchange) {
   const double start_us = now_us();
   learner_.compute_loss();
   times.forward_us += now_us() - start_us;
   end_of(StepPart::forward);
   times.backward_us = span_of("backward", 0, [&] {
     learner_.backward();
-    if (is_slowed_down()) memory_.complete();
+    if (is_slowed_down()) complete_beside(exchange);
   });
   last_backward_us_ = times.backward_us;
 }
 
-double TrainingWorker::slow_down(double start_us) const {
+double TrainingWorker::slow_down(double start_us, StepExchange* exchange) const {
   if (!is_slowed_down()) return 0;
   const double entered_us = now_us();
   // A GPU was given the forward pass, and takes its time only now.
-  memory_.complete();
+  complete_beside(exchange);
   const double before_us = now_us();
   // The backward pass is still to come: it takes what the last one took.
   const double own_us = std::max(before_us - start_us + last_backward_us_, spec_.pace * 1000);
@@ -283,7 +283,7 @@ void TrainingWorker::forward_alone(StepProfile* profile) {
     memory_.complete();
     profile->stage_forward_us[static_cast<std::size_t>(stage)] = now_us() - before_us;
   }
-  const double paused_us = slow_down(start_us);
+  const double paused_us = slow_down(start_us, nullptr);
   if (profile != nullptr && !profile->stage_forward_us.empty())
     profile->stage_forward_us.back() += paused_us;
 }
@@ -344,15 +344,10 @@ void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
     times.forward_us +=
         span_of("forward", static_cast<std::size_t>(stage), [&] { learner_.forward(stage); });
   }
-  times.forward_us += slow_down(loaded_us);
+  times.forward_us += slow_down(loaded_us, exchange);
   open_ = false;
   if (kept_ == nullptr) return;
-  // What a GPU still waits for never comes where another rank has died.
-  if (exchange != nullptr) {
-    memory_.complete_or_fail([&] { exchange->check(); });
-  } else {
-    memory_.complete();
-  }
+  complete_beside(exchange);
   kept_->push_back(weights());
 }
 
@@ -413,7 +408,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   });
   // Who wakes the other thread may wait for the core that it gave away: for communication.
   times.exposed_us += time_of([&] { exchange.start_step(); });
-  run_backward(times);
+  run_backward(times, &exchange);
   times.exposed_us += time_of([&] {
     for (std::size_t i = 0; told_after && i < counts_.size(); ++i) exchange.ready(i);
   });
@@ -451,7 +446,7 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
       std::fill_n(const_cast<float*>(gradient), counts_[i], 0.0F);
     last_gradient_us = now_us();
   });
-  run_backward(times);
+  run_backward(times, nullptr);
   // The engine ends the pass by waiting for its buckets: past the last gradient nothing computes.
   Span& backward = stage_spans_.back();
   times.exposed_us = backward.end_us - last_gradient_us;
@@ -479,7 +474,7 @@ StepTimes TrainingWorker::step_by_itself(bool apply) {
     const std::size_t i = position_[parameter];
     memory_.copy_later(gradient, gradients_.at(offsets_[i]), counts_[i]);
   });
-  run_backward(times);
+  run_backward(times, nullptr);
   memory_.flush_copies();
   end_of(StepPart::backward);
   ++step_;

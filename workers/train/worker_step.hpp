@@ -168,10 +168,17 @@ class TrainingWorker {
   void forward_alone(StepProfile* profile);
   /// Waits as `pace` and `slow_factor` ask, between the passes of a step whose forward pass began
   /// then. @returns the microseconds
-  double slow_down(double start_us) const;
+  double slow_down(double start_us, StepExchange* exchange) const;
   [[nodiscard]] bool is_slowed_down() const { return spec_.pace > 0 || spec_.slow_factor > 1; }
+  /// Until the GPU is done, which is never where a rank has died whose sums it waits for.
+  /// @param exchange nullptr = it waits for no one
+  void complete_beside(StepExchange* exchange) const {
+    memory_.complete_or_fail([exchange] {
+      if (exchange != nullptr) exchange->check();
+    });
+  }
   void run_forward(StepExchange* exchange, StepTimes& times);
-  void run_backward(StepTimes& times);
+  void run_backward(StepTimes& times, StepExchange* exchange);
   void add_lowest_bit();
   /// Runs a part of the step and notes its time, in a step that is traced by the GPU too.
   template <class F>

@@ -114,8 +114,9 @@ class QueueingExchange : public StepExchange {
   Apply apply_;
 };
 
-TrainingSpec spec_of(TrainingMethod method) {
+TrainingSpec spec_of(TrainingMethod method, double pace_ms) {
   TrainingSpec spec;
+  spec.pace = pace_ms;
   spec.method = method;
   spec.model = TrainingModel::mlp;
   spec.batch = 1;
@@ -124,8 +125,8 @@ TrainingSpec spec_of(TrainingMethod method) {
 }
 
 struct Trained {
-  explicit Trained(TrainingMethod method)
-      : spec(spec_of(method)),
+  explicit Trained(TrainingMethod method, double pace_ms = 0)
+      : spec(spec_of(method, pace_ms)),
         data(open_dataset(spec)),
         learner(calls),
         worker(spec, learner, *data, 0, 1, 1) {
@@ -193,6 +194,26 @@ TEST_CASE("what goes as one message is told behind the backward pass, on the hos
   CHECK(told(TrainingMethod::bsp_ps) == behind);
   CHECK(told(TrainingMethod::wfbp_a2a) ==
         Calls{"ready 0", "ready 1", "ready 2", "backward is over"});
+}
+
+TEST_CASE("a worker that is slowed down waits for no GPU without a look at who may have died",
+          "[safety]") {
+  class Watched final : public QueueingExchange {
+   public:
+    explicit Watched(Calls& calls) : calls_(calls) {}
+    void check() override { calls_.emplace_back("check"); }
+
+   private:
+    Calls& calls_;
+  };
+  Trained trained(TrainingMethod::wfbp_a2a, 1);
+  Watched exchange(trained.calls);
+  trained.worker.begin(exchange);
+  trained.calls.clear();
+  trained.worker.step(exchange, false);
+  // Behind the forward pass, behind the backward pass and at the step's end.
+  CHECK(trained.of({"check", "complete"}) ==
+        Calls{"check", "complete", "check", "complete", "check", "complete"});
 }
 
 TEST_CASE("a step alone copies gradients as real steps do, one at a time where each is timed",
