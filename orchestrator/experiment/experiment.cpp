@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/training/method_settings.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
@@ -146,6 +147,19 @@ void bound_combinations(const TableReader& table, const std::string& name, std::
   known = 0;
 }
 
+/// A setting that one of the methods takes is its own; one that none takes is a mistake.
+void refuse_unused(TableReader& table, const std::string& setting,
+                   const std::vector<TrainingMethod>& methods) {
+  const bool taken =
+      methods.empty() || std::any_of(methods.begin(), methods.end(), [&](TrainingMethod method) {
+        return takes_setting(method_row(method), setting);
+      });
+  if (taken) return;
+  table.complain(setting, fmt::format("{}: belongs to {}; train with one of these, too, or leave "
+                                      "it out",
+                                      setting, join(methods_that_take(setting), ", ")));
+}
+
 /// `training = ["mg-wfbp", ...]`: methods, and every setting as one value or a list of them.
 void read_training(TableReader& table, Work& work) {
   work.training = table.names<TrainingMethod>("training");
@@ -164,6 +178,7 @@ void read_training(TableReader& table, Work& work) {
         table.complain(name, error.what());
       }
     }
+    refuse_unused(table, name, work.training);
     bound_combinations(table, name, axis.values.size(), combinations);
     work.settings.push_back(std::move(axis));
   }

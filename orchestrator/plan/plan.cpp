@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/training/method_settings.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -266,7 +267,8 @@ class Expansion {
       for (const auto method : work.training) {
         if (architecture_of(method) != architecture) continue;
         WorkCell asked = training_cell({});
-        for (const auto& [name, value] : settings) asked.knobs[name] = value;
+        for (const auto& [name, value] : settings)
+          if (takes_setting(method_row(method), name)) asked.knobs[name] = value;
         asked.algorithm = name_of(method);
         WorkCell cell = training_cell(training_spec(asked));
         if (!wanted(group, cell)) continue;

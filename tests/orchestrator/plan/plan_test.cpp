@@ -296,6 +296,28 @@ collective = "allreduce"
 size = "12B"
 )";
 
+TEST_CASE("a method's own setting makes no second cell of a method beside it", "[d-40]") {
+  const auto plan = make_plan(parsed(R"(name = "demo"
+[axes]
+environment = "bare-metal"
+backend = "openmpi"
+architecture = "ring"
+ranks = 2
+[[work]]
+training = ["wfbp-a2a", "dear"]
+model = "cnn"
+bucket = ["1MiB", "4MiB"]
+)"),
+                              {}, nullptr);
+  REQUIRE(plan.groups.size() == 1);
+  std::map<std::string, int> cells;
+  for (const auto& cell : plan.groups[0].cells) {
+    ++cells[cell.work.algorithm];
+    CHECK(cell.work.knobs.contains("bucket") == (cell.work.algorithm == "dear"));
+  }
+  CHECK(cells == std::map<std::string, int>{{"dear", 2}, {"wfbp-a2a", 1}});
+}
+
 TEST_CASE("training cells are methods times settings, in their own architecture", "[d-40]") {
   const auto plan = make_plan(parsed(kTraining), {}, nullptr);
   REQUIRE(plan.groups.size() == 8);
