@@ -16,4 +16,9 @@ std::string counted(std::integral auto count, std::string_view one) {
   return fmt::format("{} {}{}", count, one, count == 1 ? "" : hisses ? "es" : "s");
 }
 
+/// "0 of 3 cells", "1 of 1 cell".
+std::string counted_of(std::integral auto part, std::integral auto all, std::string_view one) {
+  return fmt::format("{} of {}", part, counted(all, one));
+}
+
 }  // namespace dynamiccl

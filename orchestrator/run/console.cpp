@@ -99,7 +99,7 @@ Console::Console(Verbosity verbosity, std::FILE* out)
       coloured_(out == stderr && stderr_may_be_coloured()),
       began_(std::chrono::steady_clock::now()) {}
 
-void Console::expect(std::size_t launches) {
+void Console::expect(std::optional<std::size_t> launches) {
   expected_ = launches;
   done_ = 0;
   began_ = std::chrono::steady_clock::now();
@@ -122,21 +122,23 @@ void Console::detail(const std::string& message) const {
 void Console::warning(const std::string& message) const { write(message); }
 
 std::string Console::eta() const {
-  if (done_ == 0 || done_ >= expected_) return "";
+  if (!expected_ || done_ == 0 || done_ >= *expected_) return "";
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
   const double left =
-      took.count() / static_cast<double>(done_) * static_cast<double>(expected_ - done_);
+      took.count() / static_cast<double>(done_) * static_cast<double>(*expected_ - done_);
   return ", ETA " + format_eta(left);
 }
 
 void Console::launched(const std::string& what, const std::string& reason, double seconds) {
   ++done_;
-  const auto width = fmt::format("{}", expected_).size();
+  const std::string place =
+      expected_ ? fmt::format("{:>{}}/{}", done_, std::to_string(*expected_).size(), *expected_)
+                : std::to_string(done_);
   const bool ok = reason.empty();
   const char* colour = !coloured_ ? "" : ok ? "\033[32m" : "\033[31m";
   const char* plain = coloured_ ? "\033[0m" : "";
-  const std::string line = fmt::format("[{:>{}}/{}] {}: {}{}{} {:.1f} s{}", done_, width, expected_,
-                                       what, colour, ok ? "ok" : "FAILED", plain, seconds, eta());
+  const std::string line = fmt::format("[{}] {}: {}{}{} {:.1f} s{}", place, what, colour,
+                                       ok ? "ok" : "FAILED", plain, seconds, eta());
   if (ok) {
     note(line);
   } else {

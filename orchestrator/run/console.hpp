@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,13 +34,13 @@ class Console {
  public:
   explicit Console(Verbosity verbosity, std::FILE* out = stderr);
 
-  /// @param launches still to be done
-  void expect(std::size_t launches);
+  /// @param launches still to be done; nullopt = nobody knows
+  void expect(std::optional<std::size_t> launches);
   void note(const std::string& message) const;     ///< unless quiet
   void detail(const std::string& message) const;   ///< verbose only
   void warning(const std::string& message) const;  ///< always
   /// A launch that is done with: `[ 12/120] cross-docker gloo ring 2 ranks, block 3: ok 1.9 s, ETA
-  /// 3m10s`.
+  /// 3m10s`, `[12] ...` where nobody knows how many are to come.
   /// @param reason why it is not ok; empty = ok
   void launched(const std::string& what, const std::string& reason, double seconds);
   [[nodiscard]] bool verbose() const { return verbosity_ == Verbosity::verbose; }
@@ -51,7 +52,7 @@ class Console {
   Verbosity verbosity_;
   std::FILE* out_;
   bool coloured_;
-  std::size_t expected_ = 0;
+  std::optional<std::size_t> expected_;
   std::size_t done_ = 0;
   std::chrono::steady_clock::time_point began_;
 };

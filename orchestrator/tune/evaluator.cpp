@@ -6,6 +6,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/training/training.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/tune/work_time.hpp"
 
@@ -88,13 +89,15 @@ LaunchEvaluator::LaunchEvaluator(const Experiment& experiment, const TunePlan& p
       run_id_(run_id),
       run_folder_(site.run_folder),
       runner_({experiment.profiles, experiment.protocol, experiment.seed}, std::move(site), &store,
-              console, run_id) {}
+              console, run_id) {
+  // A search ends when it is sure: nobody knows how many launches that takes.
+  console_.expect(std::nullopt);
+}
 
 std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
   const std::string salt = fmt::format("{}|{}", run_id_, round_++);
   const Plan plan = plan_for(plan_, asks, salt);
   store_.extend_run(run_id_, group_rows(experiment_, plan), cell_rows(plan));
-  console_.expect(plan.groups.size());
   std::map<std::string, std::pair<const PlannedGroup*, GroupLaunch>> done;
   for (const PlannedGroup& group : plan.groups) {
     const Readiness& readiness = runner_.prepare_environment(group.environment);
@@ -142,9 +145,9 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
 }
 
 GroupLaunch LaunchEvaluator::launch(const PlannedGroup& group) {
-  const std::string label =
-      fmt::format("{} {} {} {} ranks, {} settings", group.environment, name_of(group.backend),
-                  name_of(group.architecture), group.ranks, group.cells.size());
+  const std::string label = fmt::format(
+      "{} {} {} {}, {}", group.environment, name_of(group.backend), name_of(group.architecture),
+      counted(group.ranks, "rank"), counted(group.cells.size(), "setting"));
   GroupLaunch last = runner_.launch(group, {0, 0, label});
   ++launches_;
   if (!last.ok() && last.finished.interrupted_by == 0) ++failed_;

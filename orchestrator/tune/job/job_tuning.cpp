@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
@@ -194,7 +195,7 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
 }
 
 void JobTuning::observe() {
-  console_.expect(1);
+  console_.expect(static_cast<std::size_t>(options_.launches));
   JobTrialResult seen = launch({}, 0, true, "default, looked at alone");
   if (result_.interrupted_by != 0) return;
   require_tunable(seen);
@@ -228,13 +229,13 @@ void JobTuning::make_search() {
   const double share = communication_share(seen.mix, seen.step).value_or(0.5);
   task.prior_log_us = launch_prior(*task.space, result_.facts, seen.step, share);
   console_.note(fmt::format(
-      "{} calls a step{}, {} a step, of which collectives take {:.0f} % on the GPU; most bytes: {} "
+      "{} a step{}, {} a step, of which collectives take {:.0f} % on the GPU; most bytes: {} "
       "of {}",
-      seen.calls_per_step, seen.by_pauses ? " (separated by pauses alone)" : "",
+      counted(seen.calls_per_step, "call"), seen.by_pauses ? " (separated by pauses alone)" : "",
       milliseconds(seen.step.count()), 100 * share, name_of(traffic.collective),
       format_bytes(traffic.size)));
-  console_.note(fmt::format("regime: {}; NCCL {}; {} launch settings", result_.facts.regime.name,
-                            result_.facts.nccl(), result_.settings));
+  console_.note(fmt::format("regime: {}; NCCL {}; {}", result_.facts.regime.name,
+                            result_.facts.nccl(), counted(result_.settings, "launch setting")));
   say_floor();
   LaunchSearchOptions search;
   search.agent = options_.agent;
@@ -389,7 +390,6 @@ bool JobTuning::owes_default_a_launch() const {
 }
 
 void JobTuning::explore() {
-  console_.expect(static_cast<std::size_t>(options_.launches - launched_));
   while (result_.interrupted_by == 0 && !owes_default_a_launch()) {
     const auto choice = search_->next();
     if (!choice) break;

@@ -48,6 +48,15 @@ TEST_CASE("a finished launch is one line, a failed one adds why") {
   CHECK(text.find('\033') == std::string::npos);
 }
 
+TEST_CASE("a launch of which nobody knows how many come is counted, and foretells no end") {
+  const Written written;
+  Console console(Verbosity::normal, written.file());
+  console.expect(std::nullopt);
+  console.launched("a", "", 1);
+  console.launched("b", "", 1);
+  CHECK(written.text() == "[1] a: ok 1.0 s\n[2] b: ok 1.0 s\n");
+}
+
 TEST_CASE("quiet tells failures only, verbose tells details") {
   const Written quiet_out;
   Console quiet(Verbosity::quiet, quiet_out.file());
