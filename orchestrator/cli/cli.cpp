@@ -19,6 +19,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
+#include "db/usual_db.hpp"
 #include "orchestrator/cli/commands_page.hpp"
 #include "orchestrator/cli/help_lines.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
@@ -40,11 +41,6 @@ constexpr const char* kFooter =
     "  dynamiccl query overhead                        each environment against bare metal\n"
     "  dynamiccl doctor                                what this machine is, and what slows it\n"
     "Each verb has its own --help. Data goes to stdout, messages to stderr.";
-
-std::string default_db() {
-  const char* db = std::getenv("DYNAMICCL_DB");
-  return db != nullptr && *db != '\0' ? db : "results/dynamiccl.sqlite";
-}
 
 int exit_code_of(const Error& error) {
   return error.kind() == ErrorKind::input || error.kind() == ErrorKind::data
@@ -228,7 +224,8 @@ void refuse_two_formats(const Shared& shared, const std::string& format) {
 }
 
 void add_db_option(CLI::App& verb, Shared& shared) {
-  verb.add_option("--db", shared.db, "database file ($DYNAMICCL_DB, else results/dynamiccl.sqlite)")
+  verb.add_option("--db", shared.db,
+                  fmt::format("database file ($DYNAMICCL_DB, else {})", kUsualDb))
       ->check([](const std::string& path) { return path.empty() ? "names no file" : ""; });
 }
 
@@ -246,7 +243,7 @@ bool is_name_of_no_file(const std::error_code& code) {
 int run_command_line(const std::vector<std::string>& argv) {
   Shared shared;
   shared.argv = argv;
-  shared.db = default_db();
+  shared.db = usual_db();
   CLI::App app{
       "DynamICCL measures collective communication over environments, backends and settings,\n"
       "says what the environment costs and why, and which settings to use.",

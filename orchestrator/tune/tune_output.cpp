@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/column.hpp"
@@ -24,6 +26,11 @@ Value count(std::size_t value) { return static_cast<std::int64_t>(value); }
 Value count(int value) { return static_cast<std::int64_t>(value); }
 Value percent(double share) { return std::isfinite(share) ? Value(100 * share) : Value(); }
 
+/// "in 2 of 5 cells", "in 1 of 1 cell"
+std::string in_cells(std::size_t cells, const TuningResult& result) {
+  return "in " + counted_of(cells, result.tasks.size(), "cell");
+}
+
 std::size_t flagged(const TuningResult& result, std::string_view flag) {
   return static_cast<std::size_t>(
       std::count_if(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
@@ -31,6 +38,43 @@ std::size_t flagged(const TuningResult& result, std::string_view flag) {
         return std::find(flags.begin(), flags.end(), flag) != flags.end();
       }));
 }
+
+/// Environment, backend, architecture, collective, size and ranks of a task.
+std::vector<Value> place_of(const TuneTask& task) {
+  const TaskKey& key = task.search.task.key.task;
+  return {task.environment,
+          std::string(name_of(key.backend)),
+          std::string(name_of(key.architecture)),
+          std::string(name_of(key.collective)),
+          count(task.cell.size.count()),
+          count(static_cast<std::size_t>(key.group_size))};
+}
+
+Value told(const std::string& text) { return text.empty() ? Value() : Value(text); }
+Value measured(double us) { return us > 0 ? number(us) : Value(); }
+
+/// The ratio and its ends, each NULL where there is none.
+std::vector<Value> ratio_of(const TableEvidence& evidence) {
+  const bool compared = evidence.ratio > 0;
+  const bool interval = compared && evidence.ratio_high > 0;
+  return {compared ? number(evidence.ratio) : Value(),
+          interval ? number(evidence.ratio_low) : Value(),
+          interval ? number(evidence.ratio_high) : Value()};
+}
+
+std::string loaded_by(const TuneTask& task, const TunedTask& tuned) {
+  const TaskKey& key = task.search.task.key.task;
+  return std::string(name_of(reach_of(key.backend, key.architecture, tuned.entry.setting)));
+}
+
+std::vector<Value> row_of(std::vector<std::vector<Value>> parts) {
+  std::vector<Value> row;
+  for (auto& part : parts) std::move(part.begin(), part.end(), std::back_inserter(row));
+  return row;
+}
+
+/// "2 %"
+std::string band_text() { return fmt::format("{:g} %", 100 * EquivalenceBand{}.relative); }
 
 }  // namespace
 
@@ -43,31 +87,15 @@ Table tuning_table(const TunePlan& plan, const TuningResult& result) {
                    "evaluations"};
   for (const TunedTask& tuned : result.tasks) {
     const TuneTask& task = plan.tasks[tuned.task];
-    const TaskKey& key = task.search.task.key.task;
     const TableEvidence& evidence = tuned.entry.evidence;
-    const bool confirmed = evidence.ratio > 0;
-    table.rows.push_back(
-        {task.environment,
-         std::string(name_of(key.backend)),
-         std::string(name_of(key.architecture)),
-         std::string(name_of(key.collective)),
-         count(task.cell.size.count()),
-         count(static_cast<std::size_t>(key.group_size)),
-         count(task.held_out ? 1 : 0),
-         tuned.entry.arm,
-         number(evidence.default_us),
-         number(evidence.tuned_us),
-         confirmed ? number(evidence.ratio) : Value(),
-         confirmed ? number(evidence.ratio_low) : Value(),
-         confirmed ? number(evidence.ratio_high) : Value(),
-         evidence.verdict.empty() ? Value() : Value(evidence.verdict),
-         std::string(name_of(tuned.outcome.guard)),
-         join(tuned.entry.flags, " "),
-         evidence.candidate.empty() ? Value() : Value(evidence.candidate),
-         std::string(name_of(reach_of(key.backend, key.architecture, tuned.entry.setting))),
-         count(task.arms()),
-         count(tuned.outcome.tried),
-         count(static_cast<std::size_t>(tuned.outcome.evaluations))});
+    table.rows.push_back(row_of(
+        {place_of(task),
+         {count(task.held_out ? 1 : 0), tuned.entry.arm, measured(evidence.default_us),
+          measured(evidence.tuned_us)},
+         ratio_of(evidence),
+         {told(evidence.verdict), std::string(name_of(tuned.outcome.guard)),
+          join(tuned.entry.flags, " "), told(evidence.candidate), loaded_by(task, tuned),
+          count(task.arms()), count(tuned.outcome.tried), count(static_cast<std::size_t>(tuned.outcome.evaluations))}}));
   }
   return table;
 }
@@ -95,29 +123,17 @@ Table peoples_table(const TunePlan& plan, const TuningResult& result) {
     table.columns.push_back(std::move(column.name));
   for (const TunedTask& tuned : result.tasks) {
     const TuneTask& task = plan.tasks[tuned.task];
-    const TaskKey& key = task.search.task.key.task;
     const TableEvidence& evidence = tuned.entry.evidence;
-    const bool compared = evidence.ratio > 0;
-    const bool interval = compared && evidence.ratio_high > 0;
     std::vector<std::string> because = tuned.entry.flags;
     if (tuned.outcome.guard != GuardVerdict::pass)
       because.insert(because.begin(), std::string(name_of(tuned.outcome.guard)));
-    table.rows.push_back(
-        {task.environment, std::string(name_of(key.backend)),
-         std::string(name_of(key.architecture)), std::string(name_of(key.collective)),
-         count(task.cell.size.count()), count(static_cast<std::size_t>(key.group_size)),
-         task.held_out ? Value(std::string("yes")) : Value(), tuned.entry.arm,
-         evidence.candidate.empty() ? Value() : Value(evidence.candidate),
-         evidence.default_us > 0 ? number(evidence.default_us) : Value(),
-         compared ? number(evidence.ratio) : Value(),
-         interval ? number(evidence.ratio_low) : Value(),
-         interval ? number(evidence.ratio_high) : Value(),
-         evidence.verdict.empty() ? Value() : Value(evidence.verdict),
-         because.empty() ? Value() : Value(join(because, ", ")),
-         tuned.entry.is_default() ? Value()
-                                  : Value(std::string(name_of(reach_of(
-                                        key.backend, key.architecture, tuned.entry.setting)))),
-         fmt::format("{} of {}", tuned.outcome.tried, task.arms())});
+    table.rows.push_back(row_of({place_of(task),
+                                 {told(task.held_out ? "yes" : ""), tuned.entry.arm,
+                                  told(evidence.candidate), measured(evidence.default_us)},
+                                 ratio_of(evidence),
+                                 {told(evidence.verdict), told(join(because, ", ")),
+                                  told(tuned.entry.is_default() ? "" : loaded_by(task, tuned)),
+                                  fmt::format("{} of {}", tuned.outcome.tried, task.arms())}}));
   }
   return table;
 }
@@ -160,9 +176,10 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
         "compared: {}, held against the default on fresh launches. ratio: its time over the "
         "default's "
         "there; below 1 it is faster.\n"
-        "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within 2 %, UNCLEAR: its interval "
+        "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within {}, UNCLEAR: its interval "
         "leaves it open. {}\n",
         kind == TuningKind::search ? "the best other setting that the search saw" : "that setting",
+        band_text(),
         kind == TuningKind::search ? "Where it is not FASTER, the default stays."
                                    : "A file is judged, not changed.");
   for (const AnswerWord& reason : kAnswerWords) {
@@ -214,9 +231,9 @@ std::string missed_targets(const TuningResult& result) {
       missed == 1 ? "is" : "are");
   if (without_default > 0)
     text += fmt::format(
-        "; in {} of {} cells the default, the first way of the file, did not, so that nothing was "
+        "; {} the default, the first way of the file, did not, so that nothing was "
         "compared there: give more epochs, lower the target, or put a way first that reaches it",
-        without_default, result.tasks.size());
+        in_cells(without_default, result));
   return text;
 }
 
@@ -227,43 +244,43 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
   if (auto misses = missed_targets(result); !misses.empty()) advice.push_back(std::move(misses));
   if (const auto cells = flagged(result, kNonActionable); cells > 0)
     advice.push_back(fmt::format(
-        "{} in {} of {} cells: every setting was measured, and the fastest gains less than 2 % "
+        "{} {}: every setting was measured, and the fastest gains less than {} "
         "there; "
         "what the environment costs, only the environment can give back (`dynamiccl doctor`)",
-        kNonActionable, cells, result.tasks.size()));
+        kNonActionable, in_cells(cells, result), band_text()));
   if (const auto cells = flagged(result, kUndecided); cells > 0)
     advice.push_back(fmt::format(
-        "{} in {} of {} cells: none of the settings that were measured is surely faster there, and "
+        "{} {}: none of the settings that were measured is surely faster there, and "
         "that none is was not shown; more measurements can tell (--evaluations, --agent "
         "exhaustive, tune.confirm_launches)",
-        kUndecided, cells, result.tasks.size()));
+        kUndecided, in_cells(cells, result)));
   if (const auto cells = flagged(result, kOnlyDefault); cells > 0)
     advice.push_back(fmt::format(
-        "{} in {} of {} cells: every other way was measured and none reached the target accuracy, "
+        "{} {}: every other way was measured and none reached the target accuracy, "
         "so that the default stays; for another choice give more epochs, lower the target, or "
         "change those ways",
-        kOnlyDefault, cells, result.tasks.size()));
+        kOnlyDefault, in_cells(cells, result)));
   if (const auto cells = flagged(result, kUnexplored); cells > 0)
     advice.push_back(
-        fmt::format("{} in {} of {} cells: no setting but the default was measured "
+        fmt::format("{} {}: no setting but the default was measured "
                     "there; --evaluations N allows more",
-                    kUnexplored, cells, result.tasks.size()));
+                    kUnexplored, in_cells(cells, result)));
   if (const auto cells = flagged(result, kNothingToSet); cells > 0)
     advice.push_back(
-        fmt::format("{} in {} of {} cells: there is nothing that a job could load for "
+        fmt::format("{} {}: there is nothing that a job could load for "
                     "them",
-                    kNothingToSet, cells, result.tasks.size()));
+                    kNothingToSet, in_cells(cells, result)));
   if (const auto cells = flagged(result, kLosslessSaturated); cells > 0)
     advice.push_back(
-        fmt::format("{} in {} of {} cells: even the best lossless setting takes longer than the "
+        fmt::format("{} {}: even the best lossless setting takes longer than the "
                     "workload leaves for it; "
                     "only sending less helps (compression, local steps, larger batches){}",
-                    kLosslessSaturated, cells, result.tasks.size(), measured_help(result)));
+                    kLosslessSaturated, in_cells(cells, result), measured_help(result)));
   if (const auto cells = flagged(result, kBelowFloor); cells > 0)
     advice.push_back(
-        fmt::format("{} in {} of {} cells: Gloo is faster there than the best that was measured of "
+        fmt::format("{} {}: Gloo is faster there than the best that was measured of "
                     "this backend",
-                    kBelowFloor, cells, result.tasks.size()));
+                    kBelowFloor, in_cells(cells, result)));
   return advice;
 }
 
@@ -272,10 +289,10 @@ std::string applied_advice(const TuningResult& result) {
                                    [](const TunedTask& tuned) { return tuned.candidate != 0; });
   if (asked == static_cast<std::ptrdiff_t>(result.tasks.size())) return "";
   return fmt::format(
-      "the table sets something in {} of {} cells; in the others the library's own choice was "
+      "the table sets something {}; in the others the library's own choice was "
       "measured: the table keeps it there, has no row of their library, collective, size, "
       "ranks and regime, or names a setting that does not exist here",
-      asked, result.tasks.size());
+      in_cells(static_cast<std::size_t>(asked), result));
 }
 
 Table replay_table(const std::vector<ReplayScore>& scores) {

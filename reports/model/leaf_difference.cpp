@@ -63,6 +63,18 @@ json stored_json(const std::string& text) {
   return document.is_discarded() ? json(text) : document;
 }
 
+std::vector<std::string> setting_words(const std::string& text) {
+  const json settings = json::parse(text, nullptr, false);
+  const bool flat = settings.is_object() &&
+                    std::none_of(settings.begin(), settings.end(),
+                                 [](const json& value) { return value.is_structured(); });
+  if (!flat) return text.empty() ? std::vector<std::string>{} : std::vector{text};
+  std::vector<std::string> words;
+  for (const auto& [name, value] : settings.items())
+    words.push_back(name + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+  return words;
+}
+
 std::map<std::string, std::string> leaves_of(const json& document) {
   Leaves leaves;
   collect(document, "", leaves);

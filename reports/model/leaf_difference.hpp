@@ -18,6 +18,9 @@ struct LeafDifference {
 /// A stored document; its text as a JSON string where it is none, null where it is empty.
 nlohmann::json stored_json(const std::string& text);
 
+/// Stored settings as they are typed, "batch=32" each; the whole text where it is no flat object.
+std::vector<std::string> setting_words(const std::string& text);
+
 /// "cpu.model" -> "EPYC" for every leaf. Members of a list of objects are called by their names, by
 /// their places where names lack or repeat; other lists are one leaf. "unknown" for null.
 std::map<std::string, std::string> leaves_of(const nlohmann::json& document);

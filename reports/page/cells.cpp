@@ -35,22 +35,11 @@ class Names {
   json list_ = json::array();
 };
 
-/// Settings as they are typed, "batch=32"; what is no object of settings stays as it is.
-void add_settings(std::vector<std::string>& parts, const std::string& knobs) {
-  const json settings = stored_json(knobs);
-  if (!settings.is_object()) {
-    if (!knobs.empty()) parts.push_back(knobs);
-    return;
-  }
-  for (const auto& [name, value] : settings.items())
-    parts.push_back(name + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
-}
-
 std::string settings_of(const CellFigure& f) {
   std::vector<std::string> parts;
   if (f.algorithm != "library") parts.push_back(f.algorithm);
-  add_settings(parts, f.group_knobs);
-  add_settings(parts, f.cell_knobs);
+  for (const auto& knobs : {f.group_knobs, f.cell_knobs})
+    for (auto& word : setting_words(knobs)) parts.push_back(std::move(word));
   return parts.empty() ? "library defaults" : join(parts, " ");
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/vocabulary/text.hpp"
+#include "db/usual_db.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
 
@@ -70,10 +71,6 @@ std::string command_that_measures(const Query& query) {
   return "run experiments/quickstart.toml";
 }
 
-std::string db_words(const Reader& reader) {
-  return reader.path() == "results/dynamiccl.sqlite" ? "" : " --db " + shell_quote(reader.path());
-}
-
 /// What narrows or shapes the rows, as it is typed.
 std::string shape_words(const Query& query, const QueryScope& scope) {
   std::string words;
@@ -106,7 +103,7 @@ std::string another_run(const Reader& reader, const Query& query, const QuerySco
     return fmt::format("run {} has {}:\n  dynamiccl query {}{}{} --run {}{}\n", run.text(),
                        rows == 1 ? "one" : fmt::format("{}", rows), query.name,
                        shape_words(query, scope), where_words(scope), run.id.substr(0, kShortId),
-                       db_words(reader));
+                       db_words(reader.path()));
   }
   return "";
 }
@@ -125,7 +122,7 @@ std::string why_no_rows(const Reader& reader, const Query& query, const QuerySco
   const std::string head = fmt::format("query {}: no rows: ", query.name);
   if (all.empty())
     return fmt::format("{}database {} holds no run yet; measure one:\n  dynamiccl {}{}\n", head,
-                       reader.path(), command_that_measures(query), db_words(reader));
+                       reader.path(), command_that_measures(query), db_words(reader.path()));
   if (!scope.where.empty()) {
     QueryScope without = scope;
     without.where.clear();
@@ -135,7 +132,7 @@ std::string why_no_rows(const Reader& reader, const Query& query, const QuerySco
           "query {}: no row meets{}; without it there {}; what was measured:\n"
           "  dynamiccl query coverage{}\n",
           query.name, where_words(scope), rows == 1 ? "is one" : fmt::format("are {}", rows),
-          db_words(reader));
+          db_words(reader.path()));
   }
   const auto asked = asked_runs(reader, query, scope, all);
   std::string text =
@@ -151,7 +148,7 @@ std::string why_no_rows(const Reader& reader, const Query& query, const QuerySco
   if (query.takes_vary)
     return fmt::format("{}, as with --set axes.{}=[...] where that is an axis\n", text, scope.vary);
   return fmt::format("{}; this measures some:\n  dynamiccl {}{}\n", text,
-                     command_that_measures(query), db_words(reader));
+                     command_that_measures(query), db_words(reader.path()));
 }
 
 }  // namespace dynamiccl

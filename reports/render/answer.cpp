@@ -12,6 +12,7 @@
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
+#include "db/usual_db.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/regime_causes.hpp"
@@ -24,29 +25,38 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::size_t kWidth = 100;
-constexpr std::size_t kLines = 30;
+constexpr std::size_t kUsualWidth = 100;
+constexpr std::size_t kLeastWidth = 60;
+constexpr std::size_t kLines = 30;            // of the usual width
 constexpr std::size_t kMostEnvironments = 6;  // fewer where the rest is long
 constexpr std::size_t kLeastEnvironments = 4;
 constexpr std::size_t kMostCauses = 2;
 constexpr std::size_t kMostDoubts = 3;
 constexpr std::size_t kLongDoubt = 2;  // lines
 
-/// The text in lines of kWidth columns, those after the first indented, at most `most` of them.
-std::string wrapped(const std::string& text, const std::string& indent, std::size_t most) {
+/// How many lines of this width hold what `lines` of the usual one do.
+std::size_t lines_for(std::size_t lines, std::size_t width) {
+  return width >= kUsualWidth ? lines : (lines * kUsualWidth + width - 1) / width;
+}
+
+/// The text in lines of `width` columns, those after the first indented: what `most` of the usual
+/// width hold.
+std::string wrapped(const std::string& text, const std::string& indent, std::size_t most,
+                    std::size_t width) {
+  most = lines_for(most, width);
   std::vector<std::string> lines{""};
   for (const auto& word : split(one_line(text), ' ')) {
     if (word.empty()) continue;
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > kWidth)
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width)
       lines.push_back(indent);
     auto& line = lines.back();
     line += (line.empty() || line == indent ? "" : " ") + word;
-    if (line.size() > kWidth) line.resize(kWidth);
+    if (line.size() > width) line.resize(width);
   }
   if (lines.size() > most) {
     lines.resize(most);
     auto& last = lines.back();
-    if (last.size() + 4 > kWidth) last.resize(kWidth - 4);
+    if (last.size() + 4 > width) last.resize(width - 4);
     last += " ...";
   }
   return join(lines, "\n") + "\n";
@@ -114,9 +124,11 @@ std::string list_within(const std::string& list, std::size_t width) {
   return (comma == std::string::npos ? "" : list.substr(0, comma + 1)) + std::string(kMore);
 }
 
+/// @param named columns of the environments' names
 std::string cost_line(const std::string& environment, const std::vector<CellCost>& costs,
-                      std::size_t cells, const std::string& moved) {
-  std::string line = in_columns(environment, 28) + "  ";
+                      std::size_t cells, const std::string& moved, std::size_t named,
+                      std::size_t width) {
+  std::string line = in_columns(environment, named) + "  ";
   std::vector<double> ratios;
   std::size_t slower = 0;
   bool judged = false;  // one launch has no interval
@@ -139,22 +151,31 @@ std::string cost_line(const std::string& environment, const std::vector<CellCost
                        26) +
             in_columns(judged ? fmt::format("{} of {}", slower, ratios.size()) : "not judged", 14);
   }
-  line += list_within(moved, kWidth - std::min(line.size(), kWidth));
+  line += list_within(moved, width - std::min(line.size(), width));
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
 }
 
 /// @param most environments
 std::string costs_text(const std::vector<CellFigure>& figures, const std::vector<CellCost>& costs,
-                       const std::map<std::string, std::string>& moved, std::size_t most) {
+                       const std::map<std::string, std::string>& moved, std::size_t most,
+                       std::size_t width) {
+  constexpr std::size_t kOthers = 49;  // columns of what stands behind a name, data moved left out
   std::map<std::pair<std::size_t, std::string>, std::size_t> cells;
   for (const auto& figure : figures) ++cells[environment_order(figure.environment)];
   std::map<std::pair<std::size_t, std::string>, std::string> names;
   for (const auto& figure : figures)
     names[environment_order(figure.environment)] = figure.environment;
-  std::string out = "\n" + in_columns("environment", 28) + "  cells  " +
-                    in_columns("time / bare metal", 26) + in_columns("surely slower", 14) +
-                    "data moved by\n";
+  std::size_t named = std::string_view("environment").size();
+  for (const auto& [place, name] : names) named = std::max(named, name.size());
+  named = std::min({named, std::size_t{28}, width - kOthers});
+  std::string out = "\n" + in_columns("environment", named) + "  cells  " +
+                    in_columns("time / bare metal", 26) + in_columns("surely slower", 14);
+  const std::size_t room = width + 1 - out.size();
+  const std::string_view moved_by_head = "data moved by";
+  out += room >= moved_by_head.size() ? moved_by_head : room > 9 ? "moved by" : "";
+  out.erase(out.find_last_not_of(' ') + 1);
+  out += "\n";
   std::size_t told = 0;
   for (const auto& [place, name] : names) {
     if (told++ == most) {
@@ -162,7 +183,8 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
       break;
     }
     const auto found = moved.find(name);
-    out += cost_line(name, costs, cells[place], found == moved.end() ? "" : found->second);
+    out += cost_line(name, costs, cells[place], found == moved.end() ? "" : found->second, named,
+                     width);
   }
   return out;
 }
@@ -180,18 +202,19 @@ std::string cell_text(const CellCost& cost) {
                          : format_bytes(Bytes(static_cast<std::uint64_t>(f.size_bytes))));
 }
 
-std::string extremes_text(const std::vector<CellCost>& costs) {
+std::string extremes_text(const std::vector<CellCost>& costs, std::size_t width) {
   if (costs.empty()) return "";
   const auto [best, worst] = std::minmax_element(
       costs.begin(), costs.end(),
       [](const auto& a, const auto& b) { return a.ratio.value < b.ratio.value; });
-  return wrapped("worst: " + cell_text(*worst), "  ", 1) +
-         wrapped("best: " + cell_text(*best), "  ", 1);
+  return wrapped("worst: " + cell_text(*worst), "  ", 1, width) +
+         wrapped("best: " + cell_text(*best), "  ", 1, width);
 }
 
 /// Why, by environment, each with its fix on a line of its own, so that no evidence cuts it.
 /// Those that are bare metal's too explain no difference.
-std::string causes_text(const Reader& reader, const std::string& run_uuid, std::int64_t run) {
+std::string causes_text(const Reader& reader, const std::string& run_uuid, std::int64_t run,
+                        std::size_t width) {
   const Table table = reader.query(
       "SELECT v.environment, v.backend, l.regime_json FROM v_launch v "
       "JOIN launch l ON l.id = v.launch_row WHERE v.run_row = ?1 AND v.launch_status = 'ok' "
@@ -216,7 +239,7 @@ std::string causes_text(const Reader& reader, const std::string& run_uuid, std::
     for (const auto& [text, fix] : causes) {
       if (usual.contains(text) || fix.empty()) continue;
       if (told++ < kMostCauses)
-        out += wrapped(fmt::format("why {}: {}", environment, text), "  ", 1) +
+        out += wrapped(fmt::format("why {}: {}", environment, text), "  ", 1, width) +
                fmt::format("  fix: {}\n", fix);
     }
   }
@@ -231,8 +254,8 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
   std::vector<std::string> lines;
   for (const auto& one : fastest_trainings(reader, run, figures)) {
     const std::string workload =
-        fmt::format("{} {} {} batch {} on {} worker{}", one.environment, one.backend, one.model,
-                    one.batch, one.workers, one.workers == 1 ? "" : "s");
+        fmt::format("{} {} {} batch {} on {}", one.environment, one.backend, one.model, one.batch,
+                    counted(one.workers, "worker"));
     std::string line =
         one.method.empty()
             ? fmt::format("training {}: no step to rank by; accuracy: query time_to_target",
@@ -245,7 +268,7 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
   return lines;
 }
 
-std::string without_result(const Reader& reader, const std::string& run) {
+std::string without_result(const Reader& reader, const std::string& run, std::size_t width) {
   std::string out;
   for (const bool unsupported : {false, true}) {
     const Table table = cells_without_result(reader, run, unsupported);
@@ -258,33 +281,33 @@ std::string without_result(const Reader& reader, const std::string& run) {
                                rows.text(0, "environment"), rows.text(0, "backend"),
                                rows.text(0, "reason").empty() ? rows.text(0, "status")
                                                               : rows.text(0, "reason")),
-                   "  ", unsupported ? 1 : 2);
+                   "  ", unsupported ? 1 : 2, width);
   }
   return out;
 }
 
 /// The first lines, then how many more there are.
 std::string some_lines(const std::vector<std::string>& lines, std::size_t most,
-                       std::size_t lines_each, const std::string& where) {
+                       std::size_t lines_each, const std::string& where, std::size_t width) {
   std::string out;
   for (std::size_t i = 0; i < std::min(most, lines.size()); ++i)
-    out += wrapped(lines[i], "  ", lines_each);
+    out += wrapped(lines[i], "  ", lines_each, width);
   if (lines.size() > most) out += fmt::format("  and {} more: {}\n", lines.size() - most, where);
   return out;
 }
 
 /// A command to be copied; what it is for stands behind it where the line has room.
-std::string command_line_of(const std::string& begin, const std::string& what_for) {
+std::string command_line_of(const std::string& begin, const std::string& what_for,
+                            std::size_t width) {
   const std::string whole = begin + "    " + what_for;
-  return (whole.size() <= kWidth ? whole : begin) + "\n";
+  return (whole.size() <= width ? whole : begin) + "\n";
 }
 
 /// What is typed to go on, for the database that the answer is of.
 std::string next_text(const Reader& reader, const std::string& run, const std::string& page,
-                      bool costs, bool training) {
+                      bool costs, bool training, std::size_t width) {
   const std::string id = run.substr(0, 8);
-  const std::string db =
-      reader.path() == "results/dynamiccl.sqlite" ? "" : " --db " + shell_quote(reader.path());
+  const std::string db = db_words(reader.path());
   std::string out = "\n";
   if (!page.empty()) out += "page: " + page + "\n";
   out += command_line_of(fmt::format("next: dynamiccl query {} --run {}{}",
@@ -292,38 +315,39 @@ std::string next_text(const Reader& reader, const std::string& run, const std::s
                                      : training ? "training"
                                                 : "latency",
                                      id, db),
-                         "every cell with its interval");
+                         "every cell with its interval", width);
   if (page.empty())
     out += command_line_of(fmt::format("      dynamiccl report {} --html{}", id, db),
-                           "the page, with charts and causes");
+                           "the page, with charts and causes", width);
   if (costs)
-    out +=
-        command_line_of("      dynamiccl doctor", "looks for causes; with --prove measures fixes");
+    out += command_line_of("      dynamiccl doctor",
+                           "looks for causes; with --prove measures fixes", width);
   return out;
 }
 
 }  // namespace
 
-std::string render_answer(const Reader& reader, const std::string& run_id,
-                          const std::string& page) {
+std::string render_answer(const Reader& reader, const std::string& run_id, const std::string& page,
+                          std::size_t columns) {
+  const std::size_t width = std::max(columns, kLeastWidth);
   const std::string run = reader.resolve_run(run_id);
   const auto row = run_scope(reader, run);
   const Table info = reader.query("SELECT name, status FROM run WHERE uuid = ?1", {run});
   const TableView about(info);
   const std::string head = wrapped(fmt::format("run {} ({}), {}: {}", run, about.text(0, "name"),
                                                about.text(0, "status"), cell_counts(reader, run)),
-                                   "  ", 2);
+                                   "  ", 2, width);
   const auto figures = load_figures(reader, row);
   const auto costs = costs_of(figures);
   const auto training = training_text(reader, row.front(), figures);
-  std::string rest = extremes_text(costs) + causes_text(reader, run, row.front()) +
-                     some_lines(training, 2, 1, "query training");
+  std::string rest = extremes_text(costs, width) + causes_text(reader, run, row.front(), width) +
+                     some_lines(training, 2, 1, "query training", width);
   // Without training there is room for what else they say: why, and by how much.
   const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
   rest += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
-                     "query noise, warmup, independence");
-  rest += without_result(reader, run);
-  rest += next_text(reader, run, page, !costs.empty(), !training.empty());
+                     "query noise, warmup, independence", width);
+  rest += without_result(reader, run, width);
+  rest += next_text(reader, run, page, !costs.empty(), !training.empty(), width);
   constexpr std::size_t kCauses = 2 * kMostCauses + 1;
   constexpr std::size_t kTraining = 3;
   constexpr std::size_t kTableFrame = 2 + 1;  // blank and head, "and ... more"
@@ -332,9 +356,10 @@ std::string render_answer(const Reader& reader, const std::string& run_id,
                               kMostDoubts + 1 + 3 + 4);
   if (figures.empty()) return head + rest;
   const auto used = static_cast<std::size_t>(std::ranges::count(head + rest, '\n'));
-  const std::size_t most = std::clamp(kLines - std::min(kLines, used + kTableFrame),
+  const std::size_t lines = lines_for(kLines, width);
+  const std::size_t most = std::clamp(lines - std::min(lines, used + kTableFrame),
                                       kLeastEnvironments, kMostEnvironments);
-  return head + costs_text(figures, costs, moved_by(reader, row.front()), most) + rest;
+  return head + costs_text(figures, costs, moved_by(reader, row.front()), most, width) + rest;
 }
 
 }  // namespace dynamiccl

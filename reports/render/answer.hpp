@@ -1,18 +1,21 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "db/reader.hpp"
 
 namespace dynamiccl {
 
-/// What `run` prints at its end: at most 30 lines of 100 columns. Per environment what it costs,
+/// What `run` prints at its end: at most 30 lines of 100 columns, as many more as it takes
+/// where the terminal is narrower. Per environment what it costs,
 /// what moved its data and why, with the fix; the best and the worst cell, what speaks against the
 /// figures, and what to type next.
 /// @param run_id as Reader::resolve_run takes it
 /// @param page where the run's page was written, "" = nowhere
+/// @param columns of the terminal
 std::string render_answer(const Reader& reader, const std::string& run_id,
-                          const std::string& page = "");
+                          const std::string& page = "", std::size_t columns = 100);
 
 /// What `run --full` prints: a table per operation with medians, intervals and each environment's
 /// ratio to bare metal, the method under each, then failures and what is unsupported.

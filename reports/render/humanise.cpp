@@ -8,8 +8,9 @@
 #include <optional>
 #include <string_view>
 
-#include "core/vocabulary/json.hpp"
+#include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
+#include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -67,17 +68,10 @@ std::string human_text(const Value& value, Unit unit, bool exact) {
   return plain_text(value);
 }
 
-/// Settings as they are typed, "batch=32 model=cnn"; what is no flat object stays as it is.
+/// "batch=32 model=cnn"
 std::string settings_text(const std::string& text) {
-  const auto settings = nlohmann::json::parse(text, nullptr, false);
-  if (!settings.is_object()) return text;
-  std::string words;
-  for (const auto& [name, value] : settings.items()) {
-    if (value.is_structured()) return text;
-    words += (words.empty() ? "" : " ") + name + "=" +
-             (value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return words.empty() ? "-" : words;
+  const auto words = setting_words(text);
+  return words.empty() ? "-" : join(words, " ");
 }
 
 /// One column of the result and where it comes from.

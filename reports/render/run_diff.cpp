@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/profile.hpp"
@@ -268,9 +269,9 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
   }
   if (figures.timed_unlike > 0)
     out += fmt::format(
-        "cadence differs in {} of {} cells, which have no interval: their ratio speaks of how they "
-        "were timed, as a mean of calls back to back (batched) is shorter than a call alone\n",
-        figures.timed_unlike, figures.table.rows.size());
+        "cadence differs in {}, without an interval: such a ratio speaks of how the cell "
+        "was timed, as a mean of calls back to back (batched) is shorter than a call alone\n",
+        counted_of(figures.timed_unlike, figures.table.rows.size(), "cell"));
   if (figures.only_a + figures.only_b > 0)
     out += fmt::format("cells with figures in one run alone: {} in A, {} in B\n", figures.only_a,
                        figures.only_b);

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <limits>
 
+#include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
@@ -72,6 +74,16 @@ std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
   if (!arguments.machine_file.empty())
     all.push_back(fmt::format("machine.file={}", nlohmann::json(arguments.machine_file).dump()));
   return all;
+}
+
+std::string command_to_go_on(const std::string& verb, const ExperimentArguments& experiment,
+                             const std::vector<std::string>& more, const Shared& shared) {
+  std::vector<std::string> argv{started_as(shared.argv.front()), verb};
+  const auto words = experiment.words();
+  argv.insert(argv.end(), words.begin(), words.end());
+  argv.insert(argv.end(), more.begin(), more.end());
+  argv.insert(argv.end(), {"--db", shared.db});
+  return command_line(argv);
 }
 
 std::vector<std::string> profile_folders(const std::vector<std::string>& further) {

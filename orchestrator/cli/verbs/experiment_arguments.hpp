@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_session.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/plan/plan.hpp"
 
@@ -52,6 +53,11 @@ LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& argument
 
 /// What reads but should be written anew, on stderr. The exit code stays as it is.
 void print_notes(const std::vector<std::string>& notes);
+
+/// What a shell takes to start a verb again on the same experiment and database.
+/// @param more words behind the experiment's own
+std::string command_to_go_on(const std::string& verb, const ExperimentArguments& experiment,
+                             const std::vector<std::string>& more, const Shared& shared);
 
 /// The folders of environment profiles: the project's own, then the user's.
 std::vector<std::string> profile_folders(const std::vector<std::string>& further);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <system_error>
 
-#include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
@@ -99,14 +98,11 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments, const Ru
   return unfinished;
 }
 
-/// What a shell takes to go on with this run, which is found again by its overrides.
+/// The run is found again by its overrides.
 std::string resume_command(const RunArguments& arguments, const Shared& shared) {
-  std::vector<std::string> argv{started_as(shared.argv.front()), "run"};
-  const auto words = arguments.experiment.words();
-  argv.insert(argv.end(), words.begin(), words.end());
-  if (!arguments.out.empty()) argv.insert(argv.end(), {"--out", arguments.out});
-  argv.insert(argv.end(), {"--resume", "--db", shared.db});
-  return command_line(argv);
+  std::vector<std::string> more{"--resume"};
+  if (!arguments.out.empty()) more.insert(more.begin(), {"--out", arguments.out});
+  return command_to_go_on("run", arguments.experiment, more, shared);
 }
 
 /// Writes the run's page beside the database. @returns its path, "" where there is none
@@ -127,8 +123,9 @@ void print_answer(const RunSummary& summary, const RunArguments& arguments, cons
   if (!shared.json) {
     if (arguments.full)
       fmt::print("{}\n", printable(render_full_answer(reader, summary.run_id, stdout_columns())));
-    fmt::print("{}", printable(with_pasteable_commands(render_answer(reader, summary.run_id, page),
-                                                       shared.argv.front())));
+    fmt::print("{}", printable(with_pasteable_commands(
+                         render_answer(reader, summary.run_id, page, stdout_columns()),
+                         shared.argv.front())));
     return;
   }
   QueryScope scope;
@@ -174,9 +171,9 @@ void say_how_to_go_on(const RunSummary& summary, const std::string& command,
                     join(summary.not_prepared, ", "), command));
   else if (summary.failed_launches > 0)
     console.warning(
-        fmt::format("{} launch{} failed (query failures says why): fix the cause and try {} "
+        fmt::format("{} failed (query failures says why): fix the cause and try {} "
                     "again with\n  {}",
-                    summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
+                    counted(summary.failed_launches, "launch"),
                     summary.failed_launches == 1 ? "it" : "them", command));
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <set>
 
-#include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
@@ -16,7 +15,6 @@
 #include "core/vocabulary/result_place.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
-#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -83,19 +81,15 @@ Loaded load(const TuneArguments& arguments) {
   return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
 }
 
-/// What is typed to go on with the same experiment and database.
 std::string next_command(const TuneArguments& arguments, const Shared& shared,
-                         const std::vector<std::string>& more) {
-  std::vector<std::string> argv{started_as(shared.argv.front()), "tune"};
-  const auto words = arguments.experiment.words();
-  argv.insert(argv.end(), words.begin(), words.end());
+                         std::vector<std::string> more) {
   // What shapes the plan: with other settings a sweep is another one.
-  if (arguments.own) argv.emplace_back("--own");
-  if (arguments.between_runs) argv.emplace_back("--between-runs");
-  if (arguments.any_environment) argv.emplace_back("--environments");
-  argv.insert(argv.end(), more.begin(), more.end());
-  argv.insert(argv.end(), {"--db", shared.db});
-  return command_line(argv);
+  std::vector<std::string> shape;
+  if (arguments.own) shape.emplace_back("--own");
+  if (arguments.between_runs) shape.emplace_back("--between-runs");
+  if (arguments.any_environment) shape.emplace_back("--environments");
+  more.insert(more.begin(), shape.begin(), shape.end());
+  return command_to_go_on("tune", arguments.experiment, more, shared);
 }
 
 int run_sweep(const TuneArguments& arguments, const Shared& shared) {
@@ -166,8 +160,9 @@ std::size_t say_kept(const TunePlan& plan, const TuningResult& result, const Con
     const TaskKey& key = plan.tasks[tuned.task].search.task.key.task;
     ++(is_loadable(reach_of(key.backend, key.architecture, tuned.entry.setting)) ? loadable : own);
   }
-  console.note(fmt::format("{} of {} cells keep a setting that a job can load{}", loadable,
-                           result.tasks.size(),
+  console.note(fmt::format("{} {} a setting that a job can load{}",
+                           counted_of(loadable, result.tasks.size(), "cell"),
+                           loadable == 1 ? "keeps" : "keep",
                            plan.options.own ? fmt::format("; apart from these, {} keep one that "
                                                           "only our own worker and trainer have",
                                                           own)

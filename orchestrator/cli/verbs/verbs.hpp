@@ -23,7 +23,7 @@ inline constexpr int kUnclear = 5;
 struct Shared {
   std::vector<std::string> argv;
   std::vector<std::string> command;  ///< words behind `tune --`: somebody's own command
-  std::string db;                    ///< --db, $DYNAMICCL_DB or results/dynamiccl.sqlite
+  std::string db;                    ///< --db, else usual_db()
   bool json = false;
   bool quiet = false;
   bool verbose = false;

@@ -306,7 +306,7 @@ TEST_CASE("a default that alone reaches the target is told without a call for mo
   const auto advice = flag_advice(result);
   REQUIRE(advice.size() == 2);
   CHECK_THAT(advice[1],
-             ContainsSubstring("only_default_reaches in 1 of 1 cells: every other way") &&
+             ContainsSubstring("only_default_reaches in 1 of 1 cell: every other way") &&
                  ContainsSubstring("the default stays"));
   for (const std::string& line : advice) CHECK(line.find("--evaluations") == std::string::npos);
 }

@@ -16,7 +16,8 @@ namespace {
 /// Many environments, each slower than the one before.
 /// @param regime of all but bare metal
 std::string answer_of(const std::vector<std::string>& environments, const std::string& page = "",
-                      const std::string& regime = "{}", int launches = 4) {
+                      const std::string& regime = "{}", int launches = 4,
+                      std::size_t columns = 100) {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
   const auto plan = make_plan("run-1", environments, {"allreduce", "broadcast"}, {1024, 1 << 20});
@@ -35,7 +36,7 @@ std::string answer_of(const std::vector<std::string>& environments, const std::s
                                        }));
     }
   store.end_run("run-1", "complete");
-  return render_answer(Reader(folder.file("a.sqlite")), "last", page);
+  return render_answer(Reader(folder.file("a.sqlite")), "last", page, columns);
 }
 
 }  // namespace
@@ -56,6 +57,19 @@ TEST_CASE("the answer has at most 30 lines of 100 columns, however many environm
   const auto lines = split(answer_of(environments), '\n');
   CHECK(lines.size() <= 31);  // the last one is empty
   for (const auto& line : lines) CHECK(line.size() <= 100);
+}
+
+TEST_CASE("the answer keeps to a narrower terminal, but for commands, which stay whole") {
+  for (const std::size_t columns : {60, 80}) {
+    const auto text =
+        answer_of({"bare-metal", "single-docker", "cross-docker-one-hostid"}, "",
+                  R"({"ingredients":{"library":"nccl-2.28","intra_link":"none"}})", 4, columns);
+    INFO(text);
+    CHECK_THAT(text, ContainsSubstring("2.00 [2.00 .. 2.00]") && ContainsSubstring("4 of 4"));
+    for (const auto& line : split(text, '\n'))
+      if (line.find("dynamiccl ") == std::string::npos && !line.starts_with("  fix: "))
+        CHECK(line.size() <= columns);
+  }
 }
 
 TEST_CASE("one launch of each environment judges none of them") {
