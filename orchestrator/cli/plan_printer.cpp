@@ -52,7 +52,7 @@ std::vector<std::string> impossible_lines(const PlannedGroup& group) {
   }
   std::vector<std::string> lines;
   for (const auto& [reason, count] : counts)
-    lines.push_back(fmt::format("{} cell{} impossible: {}", count, count == 1 ? "" : "s", reason));
+    lines.push_back(fmt::format("{} impossible: {}", counted(count, "cell"), reason));
   return lines;
 }
 
@@ -76,7 +76,7 @@ std::string place_text(const LaunchSite& site) {
     return "on this machine alone, one host; --hosts or --slurm spread ranks over several";
   const auto& options = site.cluster->options();
   const auto nodes = site.cluster->nodes();
-  const std::string count = fmt::format("{} node{}", nodes.size(), nodes.size() == 1 ? "" : "s");
+  const std::string count = counted(nodes.size(), "node");
   if (!options.slurm())
     return fmt::format("{} by {}: {}", count,
                        options.remote_shell.empty() ? "ssh" : options.remote_shell,

@@ -154,13 +154,13 @@ std::string machine_line(const json& host) {
   std::vector<std::string> parts;
   if (const auto model = fact_text(host, "cpu", "model"); !model.empty()) parts.push_back(model);
   if (const auto cores = whole_number<int>(fact(host, "cpu", "cores")))
-    parts.push_back(fmt::format("{} cores", *cores));
+    parts.push_back(counted(*cores, "core"));
   if (const json& memory = fact(host, "memory", "total_bytes"); memory.is_number())
     parts.push_back(fmt::format("{:.0f} GiB", memory.get<double>() / (1U << 30)));
   if (const auto kernel = fact_text(host, "system", "kernel"); !kernel.empty())
     parts.push_back("Linux " + kernel);
   const int count = whole_number<int>(fact(host, "gpu", "usable")).value_or(0);
-  parts.push_back(count == 0 ? "no GPU" : fmt::format("{} GPUs", count));
+  parts.push_back(count == 0 ? "no GPU" : counted(count, "GPU"));
   return join(parts, ", ");
 }
 

@@ -12,6 +12,7 @@
 #include "containers/cluster/hidden_gpus.hpp"
 #include "containers/cluster/node_links.hpp"
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -303,8 +304,8 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
 }
 
 std::string to_text(const Preflight& preflight) {
-  std::string text = fmt::format("{} nodes by {}: {}\n", preflight.nodes.size(), preflight.start,
-                                 join(preflight.nodes, ", "));
+  std::string text = fmt::format("{} by {}: {}\n", counted(preflight.nodes.size(), "node"),
+                                 preflight.start, join(preflight.nodes, ", "));
   if (const auto pairs = pair_places_text(preflight.pairs); !pairs.empty())
     text += fmt::format("  pairs of nodes share: {}\n", pairs);
   for (const auto& note : preflight.notes)
@@ -318,9 +319,9 @@ std::string to_text(const Preflight& preflight) {
     for (const auto& suspect : preflight.search.suspects)
       text += fmt::format("  {}{}\n", suspect.confirmed ? "CAUSE " : "",
                           suspect_text(preflight, suspect));
-  text +=
-      fmt::format("  {} launches, {} exchanged by {} in each\n", preflight.search.launches.size(),
-                  format_bytes(preflight.size), name_of(preflight.backend));
+  text += fmt::format("  {}, {} exchanged by {} in each\n",
+                      counted(preflight.search.launches.size(), "launch"),
+                      format_bytes(preflight.size), name_of(preflight.backend));
   if (preflight.search.stopped) return text + "  ended before its end: nothing is known\n";
   if (!preflight.search.reference) return text + "  no pair of nodes works together\n";
   if (preflight.search.found()) return text;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/examine.hpp"
@@ -114,8 +115,8 @@ void add_note(std::string& note, const std::string& more) {
 /// Times of the launches that ended well say nothing of those that did not.
 void judge_failures(ProofResult& result) {
   const auto failed = [](const char* when, const ProofSide& side) {
-    return fmt::format("{}, {} of {} launches failed: {}", when, side.failed,
-                       side.failed + side.launches, side.reason);
+    return fmt::format("{}, {} failed: {}", when,
+                       counted_of(side.failed, side.failed + side.launches, "launch"), side.reason);
   };
   if (result.before.failed > 0) add_note(result.note, failed("before", result.before));
   if (result.after.failed == 0) return;
@@ -134,10 +135,11 @@ void judge_without_times(ProofResult& result) {
   const bool hung = result.before.timed_out > 0 && result.before.timed_out == result.before.failed;
   result.verdict =
       result.before.failed > 0 && result.after.failed == 0 ? Verdict::faster : Verdict::unclear;
-  add_note(result.note, hung ? fmt::format("before, none of {} launches came to an end within {} s",
-                                           result.before.failed, result.timeout_s)
-                             : fmt::format("before, none of {} launches ended well: {}",
-                                           result.before.failed, result.before.reason));
+  add_note(result.note,
+           hung ? fmt::format("before, none of {} came to an end within {} s",
+                              counted(result.before.failed, "launch"), result.timeout_s)
+                : fmt::format("before, none of {} ended well: {}",
+                              counted(result.before.failed, "launch"), result.before.reason));
 }
 
 std::string asked_of(const EnvironmentProfile& profile, Backend backend, const Symptoms& symptoms) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 
@@ -67,7 +68,7 @@ void check_rank(const RunConfig& config, int rank, const RankView& view, Problem
   std::size_t missing = 0;
   for (const auto& cell : config.cells) missing += view.cells.contains(cell.id) ? 0 : 1;
   if (missing > 0)
-    problems.add(fmt::format("{} of {} cells missing", missing, config.cells.size()), rank);
+    problems.add(fmt::format("{} missing", counted_of(missing, config.cells.size(), "cell")), rank);
   if (view.done == nullptr && view.error == nullptr)
     problems.add("ended without its last record", rank);
 }

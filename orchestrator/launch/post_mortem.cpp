@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/standing.hpp"
@@ -106,10 +107,10 @@ std::vector<std::string> unfinished_ranks(const RunConfig& config,
     const auto where = words_of_standing(
         kernel_file_text(config.output_dir + "/" + standing_file_name(static_cast<int>(rank))));
     told.push_back(fmt::format(
-        "rank {} had measured {} of {} cells{}{}", rank, done.size(), config.cells.size(),
-        next == config.cells.end()
-            ? ""
-            : fmt::format(", next {} of {} bytes", name_of(next->collective), next->size.count()),
+        "rank {} had measured {}{}{}", rank, counted_of(done.size(), config.cells.size(), "cell"),
+        next == config.cells.end() ? ""
+                                   : fmt::format(", next {} of {}", name_of(next->collective),
+                                                 counted(next->size.count(), "byte")),
         where.empty() ? "" : ", " + where));
   }
   return told;

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/counted.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -30,7 +31,7 @@ std::optional<int> shared_gpus(const PlannedGroup& group) {
 }
 
 std::string why_too_few_gpus(const PlannedGroup& group, int gpus) {
-  const std::string here = fmt::format("{} GPU{}", gpus, gpus == 1 ? "" : "s");
+  const std::string here = counted(gpus, "GPU");
   if (const auto shared = shared_gpus(group)) {
     if (*shared > 0 && *shared <= gpus) return "";
     return fmt::format("{} = {}: ranks take turns on 1 GPU or more, here {} {}", kSharedGpus,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
@@ -229,9 +230,8 @@ void Executor::announce_further(int block) {
   const auto wide = static_cast<std::size_t>(
       std::count_if(plan_.groups.begin(), plan_.groups.end(),
                     [&](const auto& group) { return wanted(group, block); }));
-  console_.note(fmt::format("block {}: {} group{} with an interval wider than {:g} %", block + 1,
-                            wide, wide == 1 ? "" : "s",
-                            experiment_.protocol.target_interval * 100));
+  console_.note(fmt::format("block {}: {} with an interval wider than {:g} %", block + 1,
+                            counted(wide, "group"), experiment_.protocol.target_interval * 100));
   console_.expect(wide);
 }
 
@@ -268,8 +268,9 @@ void Executor::store_stopping(const std::string& stopped_by) {
         stopping_json(progress, protocol, rule && progress.reached ? "target" : stopped_by).dump());
   }
   if (rule)
-    console_.note(fmt::format("target interval {:g} %: reached by {} of {} groups",
-                              protocol.target_interval * 100, reached, medians.size()));
+    console_.note(fmt::format("target interval {:g} %: reached by {}",
+                              protocol.target_interval * 100,
+                              counted_of(reached, medians.size(), "group")));
 }
 
 void Executor::run_block(int block) {
@@ -295,8 +296,7 @@ void Executor::run_group(const PlannedGroup& group, int block, int position) {
   if (!done.ok()) ++summary_.failed_launches;
   std::string reason = done.ok() ? "" : last.end.reason;
   if (reason.empty() && last.failed_cells > 0)
-    reason = fmt::format("{} cell{} with a wrong result", last.failed_cells,
-                         last.failed_cells == 1 ? "" : "s");
+    reason = fmt::format("{} with a wrong result", counted(last.failed_cells, "cell"));
   console_.launched(label(group, block), reason, last.end.duration_s);
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/tune/set_comparison.hpp"
@@ -133,10 +134,10 @@ class PlaceCheck {
   void announce() {
     fit_launches();
     console_.note(fmt::format(
-        "{}: {} sizes, {} sets of launch settings against none, then what is best as it is "
-        "exported: about {} launches ({} of each, of {:.1f} s), {}; more where sizes lose",
-        label(), place_.tasks.size(), place_.sets.size(), cost(), launches_, launch_s_,
-        format_eta(cost() * launch_s_)));
+        "{}: {}, {} of launch settings against none, then what is best as it is "
+        "exported: about {} ({} of each, of {:.1f} s), {}; more where sizes lose",
+        label(), counted(place_.tasks.size(), "size"), counted(place_.sets.size(), "set"),
+        counted(cost(), "launch"), launches_, launch_s_, format_eta(cost() * launch_s_)));
   }
 
   /// One round; all that it compares is launched once, in an order of its own.
@@ -465,10 +466,12 @@ class PlaceCheck {
       slower += verdicts[i] == Verdict::slower ? 1 : 0;
     }
     const auto named = std::count(force_.named.begin(), force_.named.end(), true);
-    say(fmt::format("loads {}{}", text_of(place_.sets[force_.set]),
-                    named > 0 ? fmt::format(" and an algorithm at {} sizes", named) : ""));
-    say(fmt::format("{} of {} sizes surely faster, median {:.2f}x, best {:.2f}x, {} SLOWER",
-                    faster.size(), made.size(), faster.empty() ? 1 : median(faster),
+    say(fmt::format(
+        "loads {}{}", text_of(place_.sets[force_.set]),
+        named > 0 ? fmt::format(" and an algorithm at {}", counted(named, "size")) : ""));
+    say(fmt::format("{} surely faster, median {:.2f}x, best {:.2f}x, {} SLOWER",
+                    counted_of(faster.size(), made.size(), "size"),
+                    faster.empty() ? 1 : median(faster),
                     faster.empty() ? 1 : *std::max_element(faster.begin(), faster.end()),
                     slower == 0 ? "none" : std::to_string(slower)));
     return made;
@@ -488,9 +491,9 @@ class PlaceCheck {
       made.push_back(std::move(entry));
     }
     say(
-        fmt::format("0 of {} sizes surely faster: nothing is exported, the library's own choice "
+        fmt::format("{} surely faster: nothing is exported, the library's own choice "
                     "stays",
-                    made.size()));
+                    counted_of(0, made.size(), "size")));
     return made;
   }
 

@@ -8,6 +8,7 @@
 #include "core/statistics/alpha_beta.hpp"
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
@@ -146,11 +147,11 @@ std::string advice_of(const C2cCell& best, std::size_t methods, const std::strin
                     *ratio)
               : std::string("no cost of its messages was measured");
   return fmt::format(
-      "{}: {}, {}, batch {}, {} workers on {}: the best of {} lossless method{} ({}) takes {:.2f} "
+      "{}: {}, {}, batch {}, {} on {}: the best of {} lossless method{} ({}) takes {:.2f} "
       "times the step without communication; {}: send less (a lossy method, a larger batch, local "
       "steps) or use a faster link; {}",
       kLosslessSaturated, best.figure.environment, best.cell.model, best.cell.batch,
-      best.cell.workers, best.figure.backend, methods, methods == 1 ? "" : "s",
+      counted(best.cell.workers, "worker"), best.figure.backend, methods, methods == 1 ? "" : "s",
       best.figure.algorithm, over, why, help);
 }
 

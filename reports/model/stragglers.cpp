@@ -11,6 +11,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
@@ -210,9 +211,10 @@ void judge_paces(std::vector<RankPace>& paces) {
 }
 
 std::string in_words(const RankPace& pace) {
-  return fmt::format("rank {} of {} ({}, x {:.2f} in {} of {} launches)", pace.rank, pace.name,
+  return fmt::format("rank {} of {} ({}, x {:.2f} in {})", pace.rank, pace.name,
                      pace.measure == Measure::own_work ? "own work" : "late arrival",
-                     median(pace.slow_ratios), pace.slow_blocks.size(), pace.launch_ratios.size());
+                     median(pace.slow_ratios),
+                     counted_of(pace.slow_blocks.size(), pace.launch_ratios.size(), "launch"));
 }
 
 /// As group_key() has it.
@@ -286,10 +288,11 @@ std::string straggler_note(const Reader& reader, std::int64_t run,
     unclear += pace.straggler == "UNCLEAR" ? 1 : 0;
   }
   const std::string not_told =
-      unclear == 0 ? "" : fmt::format("; UNCLEAR in {} of {} comparisons", unclear, paces.size());
+      unclear == 0
+          ? ""
+          : fmt::format("; UNCLEAR in {}", counted_of(unclear, paces.size(), "comparison"));
   if (steady.empty() && changing.empty())
-    return fmt::format("stragglers: none found in {} group{}{}", groups.size(),
-                       groups.size() == 1 ? "" : "s", not_told);
+    return fmt::format("stragglers: none found in {}{}", counted(groups.size(), "group"), not_told);
   constexpr std::size_t kShown = 3;
   const auto some = [](std::vector<std::string> list) {
     const std::size_t more = list.size() > kShown ? list.size() - kShown : 0;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -97,9 +98,10 @@ std::string without_plain(const std::vector<const TargetCell*>& cells, std::ptrd
                     ", but no plain SGD that they could be held against: add it to the "
                     "experiment")
               : fmt::format(
-                    ", but plain SGD ({}) reached it in {} of {} launches only, so that there is "
+                    ", but plain SGD ({}) reached it in {} only, so that there is "
                     "no time to hold theirs against: train longer or lower the target",
-                    plain->figure.algorithm, plain->figure.launches.size(), plain->launches);
+                    plain->figure.algorithm,
+                    counted_of(plain->figure.launches.size(), plain->launches, "launch"));
   if (!reached.empty()) text += fmt::format("; always reached by {}", reached);
   return text;
 }

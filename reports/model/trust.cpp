@@ -9,6 +9,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/warmup.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/stragglers.hpp"
@@ -102,7 +103,8 @@ Note noise_note(const Reader& reader, const std::string& run, const std::string&
   if (row.integer(0, "n") == 0) return "";
   if (row.integer(0, "judged") == 0) return "noise gate: no launch was judged";
   if (row.integer(0, "noisy") == 0)
-    return fmt::format("noise gate: none of {} launches flagged", row.integer(0, "judged"));
+    return fmt::format("noise gate: none of {} flagged",
+                       counted(row.integer(0, "judged"), "launch"));
   const Table why = reader.query(
       fmt::format("SELECT substr(flag.value, 1, instr(flag.value, ':') - 1) AS what, count(*) AS n "
                   "FROM v_launch, json_each(noise_flags_json) AS flag WHERE run_id = ?1 "
@@ -114,19 +116,20 @@ Note noise_note(const Reader& reader, const std::string& run, const std::string&
   for (std::size_t i = 0; i < rows.size(); ++i)
     reasons.push_back(fmt::format("{} ({})", rows.text(i, "what"), rows.integer(i, "n")));
   return against(
-      fmt::format("noise gate: {} of {} launches FLAGGED, by limits fixed before, and kept in "
+      fmt::format("noise gate: {} FLAGGED, by limits fixed before, and kept in "
                   "every figure: {}; see `query noise`",
-                  row.integer(0, "noisy"), row.integer(0, "judged"), join(reasons, ", ")));
+                  counted_of(row.integer(0, "noisy"), row.integer(0, "judged"), "launch"),
+                  join(reasons, ", ")));
 }
 
 Note verification_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const auto unverified = unverified_of(reader, run, groups);
   if (unverified.cells == 0) return "";
-  return against(fmt::format(
-      "results: NOT VERIFIED in {} of {} cells of launches, which nothing compared with what was "
-      "to "
-      "be expected; for a run of your own leave protocol.verify on",
-      unverified.cells, unverified.of));
+  return against(
+      fmt::format("results: NOT VERIFIED in {} of launches, which nothing compared with what was "
+                  "to "
+                  "be expected; for a run of your own leave protocol.verify on",
+                  counted_of(unverified.cells, unverified.of, "cell")));
 }
 
 Note warmup_note(const Reader& reader, const std::string& run, const std::string& groups) {
@@ -142,21 +145,22 @@ Note warmup_note(const Reader& reader, const std::string& run, const std::string
   const auto all = row.integer(0, "n");
   const auto judged = row.integer(0, "judged");
   if (all == 0) return "";
-  const std::string unjudged = judged == all
-                                   ? std::string()
-                                   : fmt::format(
-                                         "not judged in {} of {} cells of launches (fewer than {} "
-                                         "iterations)",
-                                         all - judged, all, kFewestIterationsToTell);
+  const std::string unjudged =
+      judged == all ? std::string()
+                    : fmt::format(
+                          "not judged in {} of launches (fewer than {} "
+                          "iterations)",
+                          counted_of(all - judged, all, "cell"), kFewestIterationsToTell);
   if (judged == 0) return "warm-up: " + unjudged;
   const std::string rest = unjudged.empty() ? "" : "; " + unjudged;
   if (row.integer(0, "short") == 0)
-    return fmt::format("warm-up: long enough in all {} cells of launches{}{}", judged,
+    return fmt::format("warm-up: long enough in all {} of launches{}{}", counted(judged, "cell"),
                        rest.empty() ? "" : " that were judged", rest);
   return against(
-      fmt::format("warm-up: TOO SHORT in {} of {} cells of launches, by up to {} iterations{}; "
+      fmt::format("warm-up: TOO SHORT in {} of launches, by up to {}{}; "
                   "see `query warmup`, and try protocol.warmup = {}",
-                  row.integer(0, "short"), judged, row.integer(0, "most"), rest,
+                  counted_of(row.integer(0, "short"), judged, "cell"),
+                  counted(row.integer(0, "most"), "iteration"), rest,
                   row.integer(0, "warmup") + row.integer(0, "most")));
 }
 
@@ -181,12 +185,12 @@ Note independence_note(const std::vector<CellFigure>& figures,
     return fmt::format("independence of launches: not tested, it takes {} launches of a group",
                        kFewestLaunchesToTest);
   if (failing.empty())
-    return fmt::format("independence of launches: nothing against it in {} group{}", tested,
-                       tested == 1 ? "" : "s");
+    return fmt::format("independence of launches: nothing against it in {}",
+                       counted(tested, "group"));
   return against(
-      fmt::format("independence of launches: FAILS in {} of {} groups, whose intervals are too "
+      fmt::format("independence of launches: FAILS in {}, whose intervals are too "
                   "narrow: {}; see `query independence`",
-                  failing.size(), tested, join(failing, ", ")));
+                  counted_of(failing.size(), tested, "group"), join(failing, ", ")));
 }
 
 std::string clock_note(const Reader& reader, const std::string& run, const std::string& groups) {
@@ -233,9 +237,9 @@ Note stopping_note(const Reader& reader, const std::string& run) {
   const double target = row.real(0, "target").value_or(0);
   if (target <= 0) return fmt::format("stopping: {}", row.text(0, "stopped_by"));
   std::string text = fmt::format(
-      "stopping: 95 % intervals within {:g} % {} {} of {} groups", target * 100,
+      "stopping: 95 % intervals within {:g} % {} {}", target * 100,
       row.integer(0, "reached") == row.integer(0, "n") ? "reached by" : "REACHED BY ONLY",
-      row.integer(0, "reached"), row.integer(0, "n"));
+      counted_of(row.integer(0, "reached"), row.integer(0, "n"), "group"));
   if (!row.text(0, "stopped_by").empty()) {
     text += fmt::format(", the others ended by {}", row.text(0, "stopped_by"));
     if (const auto widest = row.real(0, "widest"))

@@ -145,7 +145,7 @@ void lose_a_rank(const Way& way, const std::string& backend, bool stopped) {
     CHECK_THAT(reason, ContainsSubstring("run again with --resume"));
     for (int rank = 0; rank < way.ranks; ++rank)
       CHECK_THAT(reason, ContainsSubstring("rank " + std::to_string(rank) +
-                                           " had measured 0 of 1 cells, next training"));
+                                           " had measured 0 of 1 cell, next training"));
     CHECK_THAT(reason, ContainsSubstring(" of round "));
   } else {
     CHECK_THAT(reason, !ContainsSubstring("launch_timeout"));

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "tuner/job/launch_space.hpp"
 #include "tuner/policy/policy_file.hpp"
@@ -302,16 +303,17 @@ LeaderCost JobLeader::cost() const {
 std::vector<std::string> JobLeader::summary() const {
   std::vector<std::string> lines;
   if (!floor_.empty())
-    lines.push_back(fmt::format("Gloo's time is known here for {} sizes", floor_.count()));
+    lines.push_back(
+        fmt::format("Gloo's time is known here for {}", counted(floor_.count(), "size")));
   for (const auto& [path, learner] : learners_) {
     if (learner->tasks() == 0) continue;
     lines.push_back(fmt::format(
-        "communicator {:016x}, {} ranks: {} sizes, {} settings tried, which cost {:.0f} ms in all, "
-        "{} "
-        "proposals failed, {} alarms, {} tables taken back{}{}",
-        learner->region().header().communicator, learner->region().ranks(), learner->tasks(),
-        learner->rounds(), learner->lost().count() / 1e3, learner->aborted(), learner->alarms(),
-        learner->rolled_back(),
+        "communicator {:016x}, {}: {}, {} tried, which cost {:.0f} ms in all, "
+        "{} failed, {}, {} taken back{}{}",
+        learner->region().header().communicator, counted(learner->region().ranks(), "rank"),
+        counted(learner->tasks(), "size"), counted(learner->rounds(), "setting"),
+        learner->lost().count() / 1e3, counted(learner->aborted(), "proposal"),
+        counted(learner->alarms(), "alarm"), counted(learner->rolled_back(), "table"),
         learner->above_floor() > 0
             ? fmt::format(", {} left as Gloo takes less than half", learner->above_floor())
             : "",

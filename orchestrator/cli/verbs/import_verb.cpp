@@ -173,10 +173,10 @@ Imported store_run(Store& store, const ReadRun& read, const ImportOptions& optio
   const bool is_new = store.import_run(run);
   std::string outcome = is_new ? "imported" : "already there";
   if (const auto failed = failed_cells(run).size(); failed > 0)
-    console.warning(fmt::format(
-        "{}: reports wrong results in {} of {} cells: these launches of them are stored as failed "
-        "and no figure counts them; see `query coverage`",
-        run.source, failed, run.cells.size()));
+    console.warning(
+        fmt::format("{}: reports wrong results in {}: these launches of them are stored as failed "
+                    "and no figure counts them; see `query coverage`",
+                    run.source, counted_of(failed, run.cells.size(), "cell")));
   bool whole = true;
   for (const auto& file : read.files) {
     const auto why = cut_off(file);
@@ -273,7 +273,7 @@ Imported store_decisions(Store& store, const std::string& db, const ReadDecision
   if (!DecisionLog(db).add_all(run.run.id, searches))
     return {run.source, "decisions", run.run.id, "already there"};
   return {run.source, "decisions", run.run.id,
-          fmt::format("imported, {} choices", read.records.size())};
+          "imported, " + counted(read.records.size(), "choice")};
 }
 
 Table imported_table(const std::vector<Imported>& done) {

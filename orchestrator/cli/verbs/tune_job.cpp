@@ -283,9 +283,12 @@ void announce(const JobTuningOptions& options, const JobCommand& command, const 
   const int most =
       options.launches + 2 * options.confirmation.launches * options.confirmation.looks;
   console.note(fmt::format(
-      "the command will be started up to {} times to search and {} times to confirm ({} at most), "
-      "each time until {} steps were seen and for {:.0f} s at most:\n  {}",
-      options.launches, 2 * options.confirmation.launches, most, options.warmup + options.steps,
+      "the command will be started up to {} to search and {} to confirm ({} at most), "
+      "each time until {} seen and for {:.0f} s at most:\n  {}",
+      counted(options.launches, "time"), counted(2 * options.confirmation.launches, "time"), most,
+      options.warmup + options.steps == 1
+          ? "one step was"
+          : fmt::format("{} steps were", options.warmup + options.steps),
       options.trial_seconds, quoted_command(command.argv)));
   if (const std::string flags = goes_elsewhere(command); !flags.empty())
     console.note("it starts its ranks elsewhere: " + flags);
@@ -309,9 +312,10 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                         {"call_agent", arguments.call_agent},
                         {"launches", result.search_launches + result.confirm_launches}});
   print_result(result, info.id, use, shared);
-  console.note(fmt::format("{} to search among {} settings, {} to confirm; {}",
-                           counted(result.search_launches, "launch"), result.settings,
-                           result.confirm_launches, where_choices_are(info.id, shared)));
+  console.note(fmt::format("{} to search among {}, {} to confirm; {}",
+                           counted(result.search_launches, "launch"),
+                           counted(result.settings, "setting"), result.confirm_launches,
+                           where_choices_are(info.id, shared)));
   return exit_code::kFine;
 }
 
@@ -380,8 +384,8 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
       "would have made without it",
       trial.cost.cpu_s, trial.cost.wall_s, trial.cost.choices, trial.cost.choice_us));
   if (trial.ok())
-    fmt::print("{:.4g} ms a step over {} steps, {} calls each\n", trial.step.count() / 1e3,
-               trial.step_us.size(), trial.calls_per_step);
+    fmt::print("{:.4g} ms a step over {}, {} each\n", trial.step.count() / 1e3,
+               counted(trial.step_us.size(), "step"), counted(trial.calls_per_step, "call"));
   else if (trial.started && !trial.heard)
     console.warning(
         "no rank of it loaded the plugin, so nothing was learnt: it must use NCCL 2.23 "

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/vocabulary/counted.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -150,8 +151,9 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
   options.budget = sweep.plan.options.budget;
   if (arguments.confirm) options.parts = 2;
   options.best_fixed = arguments.between_runs && !arguments.confirm;
-  console.note(fmt::format("replaying sweep {}: {} tasks, {} settings, {} seeds", sweep.run_id,
-                           sweep.tasks.size(), sweep.plan.arm_count(), options.seeds));
+  console.note(fmt::format(
+      "replaying sweep {}: {}, {}, {}", sweep.run_id, counted(sweep.tasks.size(), "task"),
+      counted(sweep.plan.arm_count(), "setting"), counted(options.seeds, "seed")));
   Table table;
   std::vector<BackendPart> parts = parts_of(sweep);
   {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/published.hpp"
@@ -61,7 +62,8 @@ TradeoffFinding convergence_finding(const SynchronisedCell& cell) {
   std::string reached;
   if (cell.reached)
     reached =
-        fmt::format("; {:.0f} of {} launches reached the target", *cell.reached, cell.launches);
+        fmt::format("; {} reached the target",
+                    counted_of(static_cast<std::int64_t>(*cell.reached), cell.launches, "launch"));
   if (cell.plain) return {"plain SGD", "what others are held against" + reached};
   if (!cell.beyond_plain) return {};
   return {fmt::format("{:+.1f} points", 100 * *cell.beyond_plain),

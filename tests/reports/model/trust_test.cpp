@@ -73,7 +73,7 @@ TEST_CASE("what speaks against a run's figures is said, and nothing is left out"
   CHECK_THAT(notes, ContainsSubstring("noise gate: 3 of 8 launches FLAGGED") &&
                         ContainsSubstring("others used the CPUs meanwhile (3)"));
   CHECK_THAT(notes, ContainsSubstring("warm-up: TOO SHORT in 2 of 16 cells of launches, by up to"));
-  CHECK_THAT(notes, ContainsSubstring("independence of launches: FAILS in 1 of 1 groups") &&
+  CHECK_THAT(notes, ContainsSubstring("independence of launches: FAILS in 1 of 1 group") &&
                         ContainsSubstring("bare-metal"));
   CHECK_THAT(notes, ContainsSubstring("clocks: compared by ping-pong to within 1.5 us"));
   CHECK_THAT(notes, ContainsSubstring("REACHED BY ONLY 0 of 1 groups") &&
@@ -111,7 +111,7 @@ TEST_CASE("a warm-up that nobody could judge is not called long enough") {
                 "\n");
   };
   launch(0, 10);
-  CHECK_THAT(notes(), ContainsSubstring("warm-up: not judged in 1 of 1 cells of launches (fewer "
+  CHECK_THAT(notes(), ContainsSubstring("warm-up: not judged in 1 of 1 cell of launches (fewer "
                                         "than 20 iterations)"));
   launch(1, 40);
   CHECK_THAT(notes(), ContainsSubstring("warm-up: long enough in all 1 cells of launches that were "

@@ -209,7 +209,7 @@ TEST_CASE("show --diff gives no interval across cadences and says so", "[G-04]")
   runs.isolate("run-1", "size_bytes = 1024");
   const auto text = render_run_diff(runs.reader(), "run-1", "run-2", OutputFormat::text);
   CHECK_THAT(text, ContainsSubstring("isolated | batched"));
-  CHECK_THAT(text, ContainsSubstring("cadence differs in 3 of 6 cells, which have no interval"));
+  CHECK_THAT(text, ContainsSubstring("cadence differs in 3 of 6 cells, without an interval"));
   const auto document =
       nlohmann::json::parse(render_run_diff(runs.reader(), "run-1", "run-2", OutputFormat::json));
   for (const auto& cell : document["figures"])
