@@ -76,7 +76,7 @@ TEST_CASE("what speaks against a run's figures is said, and nothing is left out"
   CHECK_THAT(notes, ContainsSubstring("independence of launches: FAILS in 1 of 1 group") &&
                         ContainsSubstring("bare-metal"));
   CHECK_THAT(notes, ContainsSubstring("clocks: compared by ping-pong to within 1.5 us"));
-  CHECK_THAT(notes, ContainsSubstring("REACHED BY ONLY 0 of 1 groups") &&
+  CHECK_THAT(notes, ContainsSubstring("REACHED BY ONLY 0 of 1 group") &&
                         ContainsSubstring("ended by time_budget with up to 9.3 %"));
   const Reader reader(run.folder.file("a.sqlite"));
   CHECK_THAT(render_full_answer(reader, "last"), ContainsSubstring("3 of 8 launches FLAGGED"));
@@ -114,7 +114,7 @@ TEST_CASE("a warm-up that nobody could judge is not called long enough") {
   CHECK_THAT(notes(), ContainsSubstring("warm-up: not judged in 1 of 1 cell of launches (fewer "
                                         "than 20 iterations)"));
   launch(1, 40);
-  CHECK_THAT(notes(), ContainsSubstring("warm-up: long enough in all 1 cells of launches that were "
+  CHECK_THAT(notes(), ContainsSubstring("warm-up: long enough in all 1 cell of launches that were "
                                         "judged; not judged in 1 of 2"));
 }
 
