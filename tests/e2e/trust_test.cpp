@@ -33,7 +33,7 @@ TEST_CASE("launches are added until the intervals are as narrow as asked, or the
   CHECK(rule["stopped_by"] == "max_launches");
   CHECK(rule["launches"] == 7);
   CHECK_FALSE(rule["reached"].get<bool>());
-  CHECK(contains(run.out, "REACHED BY ONLY 0 of 1 groups"));
+  CHECK(contains(run.out, "REACHED BY ONLY 0 of 1 group"));
 
   constexpr int kMost = 14;
   const auto generous =
