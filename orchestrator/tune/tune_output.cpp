@@ -88,14 +88,15 @@ Table tuning_table(const TunePlan& plan, const TuningResult& result) {
   for (const TunedTask& tuned : result.tasks) {
     const TuneTask& task = plan.tasks[tuned.task];
     const TableEvidence& evidence = tuned.entry.evidence;
-    table.rows.push_back(row_of(
-        {place_of(task),
-         {count(task.held_out ? 1 : 0), tuned.entry.arm, measured(evidence.default_us),
-          measured(evidence.tuned_us)},
-         ratio_of(evidence),
-         {told(evidence.verdict), std::string(name_of(tuned.outcome.guard)),
-          join(tuned.entry.flags, " "), told(evidence.candidate), loaded_by(task, tuned),
-          count(task.arms()), count(tuned.outcome.tried), count(static_cast<std::size_t>(tuned.outcome.evaluations))}}));
+    table.rows.push_back(
+        row_of({place_of(task),
+                {count(task.held_out ? 1 : 0), tuned.entry.arm, measured(evidence.default_us),
+                 measured(evidence.tuned_us)},
+                ratio_of(evidence),
+                {told(evidence.verdict), std::string(name_of(tuned.outcome.guard)),
+                 join(tuned.entry.flags, " "), told(evidence.candidate), loaded_by(task, tuned),
+                 count(task.arms()), count(tuned.outcome.tried),
+                 count(static_cast<std::size_t>(tuned.outcome.evaluations))}}));
   }
   return table;
 }

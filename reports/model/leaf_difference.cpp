@@ -65,9 +65,9 @@ json stored_json(const std::string& text) {
 
 std::vector<std::string> setting_words(const std::string& text) {
   const json settings = json::parse(text, nullptr, false);
-  const bool flat = settings.is_object() &&
-                    std::none_of(settings.begin(), settings.end(),
-                                 [](const json& value) { return value.is_structured(); });
+  const bool flat =
+      settings.is_object() && std::none_of(settings.begin(), settings.end(),
+                                           [](const json& value) { return value.is_structured(); });
   if (!flat) return text.empty() ? std::vector<std::string>{} : std::vector{text};
   std::vector<std::string> words;
   for (const auto& [name, value] : settings.items())

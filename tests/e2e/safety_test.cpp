@@ -202,8 +202,8 @@ TEST_CASE("of a launch without an end every rank's state is stored", "[safety]")
   CHECK_THAT(reason, Matches("[^]*rank 1[^;]*: stopped, in [a-z_]+[^]*") ||
                          Matches("[^]*rank 0[^;]*: stopped, in [a-z_]+[^]*"));
   for (const std::string rank : {"rank 0", "rank 1"})
-    CHECK_THAT(reason, ContainsSubstring(
-                           rank + " had measured 0 of 1 cell, next allreduce of 1024 bytes"));
+    CHECK_THAT(reason,
+               ContainsSubstring(rank + " had measured 0 of 1 cell, next allreduce of 1024 bytes"));
   CHECK_THAT(reason, ContainsSubstring("waiting for rank zero"));
   CHECK(program.processes().empty());
 }

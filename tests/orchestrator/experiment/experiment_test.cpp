@@ -273,9 +273,10 @@ TEST_CASE("a training work table reads methods and settings, and checks each val
   };
   contains(mistakes(head + "batch = 0\n"), "from 1 on");
   contains(mistakes(head + "merge = \"best\"\n"), "unknown merge rule");
-  CHECK(mistakes(head + "credit = \"8MiB\"\n") ==
-        "demo.toml:14:10: credit: belongs to bytescheduler-ps, bytescheduler-a2a; train with one of "
-        "these, too, or leave it out");
+  CHECK(
+      mistakes(head + "credit = \"8MiB\"\n") ==
+      "demo.toml:14:10: credit: belongs to bytescheduler-ps, bytescheduler-a2a; train with one of "
+      "these, too, or leave it out");
   contains(mistakes(kGood + "[[work]]\ntraining = [\"wfbp-a2a\"]\nmodel = \"cnn\"\nbucket = 4\n"),
            "bucket: belongs to dear, ddp");
   contains(

@@ -305,9 +305,8 @@ TEST_CASE("a default that alone reaches the target is told without a call for mo
   result.tasks[0].entry.flags = {std::string(kOnlyDefault)};
   const auto advice = flag_advice(result);
   REQUIRE(advice.size() == 2);
-  CHECK_THAT(advice[1],
-             ContainsSubstring("only_default_reaches in 1 of 1 cell: every other way") &&
-                 ContainsSubstring("the default stays"));
+  CHECK_THAT(advice[1], ContainsSubstring("only_default_reaches in 1 of 1 cell: every other way") &&
+                            ContainsSubstring("the default stays"));
   for (const std::string& line : advice) CHECK(line.find("--evaluations") == std::string::npos);
 }
 
