@@ -205,13 +205,12 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
   for (const auto& run : summary.runs) {
     const bool grown =
         std::find(summary.grown.begin(), summary.grown.end(), run) != summary.grown.end();
-    done.push_back(
-        {path, "dynamiccl", run, grown ? "imported anew: has more launches by now" : "imported"});
+    done.push_back({path, "dynamiccl", run, grown ? "imported anew: has more by now" : "imported"});
   }
   if (summary.diverged > 0)
     done.push_back({path, "dynamiccl", "",
-                    fmt::format("{} runs left as they are: here and there have launches of their "
-                                "own",
+                    fmt::format("{} runs left as they are: here and there have launches or "
+                                "choices of their own",
                                 summary.diverged)});
   if (summary.already_there > 0)
     done.push_back(
@@ -224,8 +223,26 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
 /// What `dynamiccl-leader` chose in one job.
 struct ReadDecisions {
   ForeignRun run;
+  std::string other_id;  ///< of the run where another file begins with the same line
   std::vector<DecisionRecord> records;
 };
+
+std::string id_of(const std::string& text) {
+  const std::string digest = sha256_hex(text);
+  return fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
+                     digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+}
+
+/// A leader appends to its file: its first line stays.
+std::string first_line(const std::string& text) {
+  const auto begin = text.find_first_not_of('\n');
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+void take_id(ForeignRun& foreign, const std::string& id) {
+  foreign.run.id = id;
+  foreign.run.spec_text = "# what a leader chose in a job: " + id + "\n";
+}
 
 ReadDecisions read_leaders_file(const std::string& path, const std::string& text) {
   ReadDecisions read;
@@ -241,12 +258,10 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
       fmt::format("{:%Y-%m-%dT%H:%M:%S}.000Z",
                   fmt::gmtime(std::chrono::system_clock::to_time_t(
                       std::chrono::file_clock::to_sys(fs::last_write_time(path)))));
-  const std::string& digest = foreign.sha256;
-  foreign.run.id = fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
-                               digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+  take_id(foreign, id_of(first_line(text)));
+  read.other_id = id_of(text);
   foreign.run.name = "job";
   foreign.run.spec_path = foreign.source;
-  foreign.run.spec_text = "# what a leader chose in a job: " + foreign.run.id + "\n";
   foreign.run.overrides = {"tune=leader"};
   foreign.run.seed = read.records.front().author.seed;
   foreign.run.tool_version = "dynamiccl-leader";
@@ -255,11 +270,9 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
   return read;
 }
 
-Imported store_decisions(Store& store, const std::string& db, const ReadDecisions& read) {
-  const ForeignRun& run = read.run;
-  // An import that ended between the run and its choices is completed.
-  store.import_run(run);
-  // Leaders that followed each other in one folder may have had seeds of their own.
+/// By their authors: leaders that followed each other in one folder may have had seeds of their
+/// own.
+std::vector<StoredSearch> searches_of(const ReadDecisions& read) {
   using Author = std::tuple<std::string, std::string, std::uint64_t>;
   std::map<Author, std::vector<DecisionInfo>> by_author;
   for (const DecisionRecord& record : read.records)
@@ -268,13 +281,29 @@ Imported store_decisions(Store& store, const std::string& db, const ReadDecision
   std::vector<StoredSearch> searches;
   for (auto& [author, rows] : by_author) {
     const auto& [agent, policy, seed] = author;
-    searches.emplace_back(TuningInfo{run.run.id, "job", agent, policy, seed, "{}"},
-                          std::move(rows));
+    searches.emplace_back(TuningInfo{"", "job", agent, policy, seed, "{}"}, std::move(rows));
   }
-  if (!DecisionLog(db).add_all(run.run.id, searches))
-    return {run.source, "decisions", run.run.id, "already there"};
+  return searches;
+}
+
+Imported store_decisions(Store& store, const std::string& db, const ReadDecisions& read) {
+  ForeignRun run = read.run;
+  std::vector<StoredSearch> searches = searches_of(read);
+  DecisionLog log(db);
+  if (const auto known = log.run_of_file(searches, run.source); !known.empty())
+    take_id(run, known);
+  else if (log.has_choices(run.run.id))
+    take_id(run, read.other_id);
+  for (auto& [tuning, rows] : searches) tuning.run_id = run.run.id;
+  const bool grown = log.has_choices(run.run.id);
+  // An import that ended between the run and its choices is completed.
+  store.import_run(run);
+  const std::size_t added = log.add_new(run, searches);
+  if (added == 0) return {run.source, "decisions", run.run.id, "already there"};
   return {run.source, "decisions", run.run.id,
-          fmt::format("imported, {} choices", read.records.size())};
+          grown ? fmt::format("{} new, {} already there", counted(added, "choice"),
+                              read.records.size() - added)
+                : "imported, " + counted(added, "choice")};
 }
 
 Table imported_table(const std::vector<Imported>& done) {
