@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -61,6 +62,53 @@ std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& ar
     if (verb == argv[1]) return "";
   }
   return fmt::format("unknown verb \"{}\"; {}", argv[1], suggestion(argv[1], verbs));
+}
+
+/// Verbs that have an option of that name.
+std::vector<const CLI::App*> verbs_with(const CLI::App& app, const std::string& option) {
+  std::vector<const CLI::App*> verbs;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (verb->get_option_no_throw(option) != nullptr) verbs.push_back(verb);
+  return verbs;
+}
+
+/// The verb behind options that stand before it, where values of theirs are passed over.
+const CLI::App* verb_behind(const CLI::App& app, const std::vector<std::string>& argv) {
+  bool value = false;
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    if (argv[i].starts_with("-")) {
+      const auto owners = verbs_with(app, argv[i]);
+      value = !owners.empty() &&
+              owners.front()->get_option_no_throw(argv[i])->get_items_expected_min() > 0;
+    } else if (!std::exchange(value, false)) {
+      for (const CLI::App* verb : app.get_subcommands({}))
+        if (verb->get_name() == argv[i]) return verb;
+    }
+  }
+  return nullptr;
+}
+
+/// An option that stands before the verb: the library reads it as nobody's and complains of what
+/// the verb then lacks.
+std::string misplaced_option(const CLI::App& app, const std::vector<std::string>& argv) {
+  if (argv.size() < 2 || !argv[1].starts_with("-")) return "";
+  for (const char* answer : {"-h", "--help", "--version"})
+    if (std::find(argv.begin(), argv.end(), answer) != argv.end()) return "";
+  const std::string option = argv[1].substr(0, argv[1].find('='));
+  const auto owners = verbs_with(app, option);
+  const CLI::App* verb = verb_behind(app, argv);
+  if (verb != nullptr && verb->get_option_no_throw(option) == nullptr)
+    return fmt::format(
+        "{} stands before the verb, and {} has no such option; options go behind "
+        "their verb: `dynamiccl {} --help` lists them",
+        option, verb->get_name(), verb->get_name());
+  if (verb == nullptr && owners.empty())
+    return fmt::format(
+        "there is no option {}; a verb comes first, and its options behind it: "
+        "`dynamiccl --help` lists the verbs",
+        option);
+  return fmt::format("{} stands before the verb; it goes behind it: dynamiccl {} {} ...", option,
+                     verb != nullptr ? verb->get_name() : owners.front()->get_name(), option);
 }
 
 /// `help` and `help VERB` as `--help` and `VERB --help`.
@@ -141,8 +189,8 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
     fmt::print("{}", commands_markdown(app));
     return exit_code::kFine;
   }
-  if (const auto problem = unknown_verb(app, argv); !problem.empty())
-    throw Error(ErrorKind::input, problem);
+  for (const auto& problem : {unknown_verb(app, argv), misplaced_option(app, argv)})
+    if (!problem.empty()) throw Error(ErrorKind::input, problem);
   try {
     // CLI11 takes its arguments from the back.
     std::vector<std::string> reversed(argv.rbegin(), argv.rend() - 1);

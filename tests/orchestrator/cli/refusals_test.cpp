@@ -53,6 +53,27 @@ TEST_CASE("two formats at once are refused by every verb that has formats") {
   CHECK(run({"report", "--format", "json", "--json", "--db", db}).exit_code == 0);
 }
 
+TEST_CASE("an option before the verb is named, with the place where it belongs") {
+  const auto told = [](const std::vector<std::string>& words) {
+    const auto refused = run(words);
+    INFO(join(words, " ") << "\n" << refused.out);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.out.empty());
+    return refused.err;
+  };
+  CHECK_THAT(
+      told({"--db", "x.sqlite", "run", "e.toml"}),
+      ContainsSubstring("--db stands before the verb; it goes behind it: dynamiccl run --db"));
+  CHECK_THAT(told({"--db=run", "list"}), ContainsSubstring("dynamiccl list --db"));
+  // A value that is a verb's name is none.
+  CHECK_THAT(told({"--db", "run", "list"}), ContainsSubstring("dynamiccl list --db"));
+  CHECK_THAT(told({"-q", "list"}), ContainsSubstring("dynamiccl list -q"));
+  CHECK_THAT(told({"--prove", "list"}), ContainsSubstring("list has no such option"));
+  CHECK_THAT(told({"--nothing"}), ContainsSubstring("there is no option --nothing"));
+  CHECK_THAT(told({"--json"}), ContainsSubstring("--json stands before the verb"));
+  CHECK(run({"--json", "--version"}).exit_code == 0);
+}
+
 TEST_CASE("a report is not written under a name of another kind") {
   const Folder folder;
   const auto db = imported(folder);
