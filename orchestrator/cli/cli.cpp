@@ -291,6 +291,15 @@ bool is_name_of_no_file(const std::error_code& code) {
   return code == std::errc::filename_too_long || code == std::errc::too_many_symbolic_link_levels;
 }
 
+std::string of_places(const std::filesystem::filesystem_error& error) {
+  const std::string first = printable(error.path1().string());
+  const std::string second = printable(error.path2().string());
+  const std::string places =
+      first.empty() || second.empty() ? first + second : first + " and " + second;
+  return fmt::format("dynamiccl: {}{}{}\n", places, places.empty() ? "" : ": ",
+                     error.code().message());
+}
+
 int run_command_line(const std::vector<std::string>& argv) {
   Shared shared;
   shared.argv = argv;
@@ -321,8 +330,7 @@ int run_command_line(const std::vector<std::string>& argv) {
     tell(of_another_form(error.what()));
     code = exit_code::kUsage;
   } catch (const std::filesystem::filesystem_error& error) {
-    tell(fmt::format("dynamiccl: {}: {}\n", printable(error.path1().string()),
-                     error.code().message()));
+    tell(of_places(error));
     if (is_name_of_no_file(error.code())) code = exit_code::kUsage;
   } catch (const std::system_error& error) {
     // Thrown by what prints too, which leaves its mark on stdout.

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cli/cli.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
@@ -72,6 +74,18 @@ TEST_CASE("an option before the verb is named, with the place where it belongs")
   CHECK_THAT(told({"--nothing"}), ContainsSubstring("there is no option --nothing"));
   CHECK_THAT(told({"--json"}), ContainsSubstring("--json stands before the verb"));
   CHECK(run({"--json", "--version"}).exit_code == 0);
+}
+
+TEST_CASE("an error of the file system names all places that it is about") {
+  const auto full = std::make_error_code(std::errc::no_space_on_device);
+  const auto told = [&](auto... places) {
+    return of_places(std::filesystem::filesystem_error("cannot rename", places..., full));
+  };
+  using Path = std::filesystem::path;
+  CHECK_THAT(told(Path("a.part"), Path("/b/a")),
+             ContainsSubstring("dynamiccl: a.part and /b/a: " + full.message()));
+  CHECK_THAT(told(Path("a")), ContainsSubstring("dynamiccl: a: " + full.message()));
+  CHECK_THAT(told(), ContainsSubstring("dynamiccl: " + full.message()));
 }
 
 TEST_CASE("a report is not written under a name of another kind") {
