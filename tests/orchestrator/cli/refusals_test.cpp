@@ -88,6 +88,27 @@ TEST_CASE("an error of the file system names all places that it is about") {
   CHECK_THAT(told(), ContainsSubstring("dynamiccl: " + full.message()));
 }
 
+TEST_CASE("a policy that is not there is wrong input, by its name") {
+  const Folder folder;
+  const auto experiment = folder.file(
+      "e.toml",
+      "name = \"e\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
+      "architecture = \"ring\"\nranks = 2\n[[work]]\narchitecture = \"ring\"\n"
+      "collective = \"allreduce\"\nsize = \"1KiB\"\n[protocol]\nlaunches = 1\n");
+  const auto policy = folder.path("no such.policy");
+  const auto db = folder.path("x.sqlite");
+  CHECK_THAT(refusal({"tune", experiment, "--agent", "ppo", "--policy", policy, "--table",
+                      folder.path("t.json")},
+                     db),
+             ContainsSubstring(policy + ": the policy cannot be read"));
+  CHECK_FALSE(std::filesystem::exists(db));
+  const auto damaged = folder.file("damaged.policy", "nothing");
+  CHECK_THAT(refusal({"tune", experiment, "--agent", "ppo", "--policy", damaged, "--table",
+                      folder.path("t.json")},
+                     db),
+             ContainsSubstring(damaged + ": is no policy file"));
+}
+
 TEST_CASE("a report is not written under a name of another kind") {
   const Folder folder;
   const auto db = imported(folder);
