@@ -66,10 +66,7 @@ ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   }
   JointOptions options;
   if (!arguments.up_to.empty()) options.largest = parse_bytes(arguments.up_to);
-  const ConfigurationTable table =
-      measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);
-  if (!arguments.table.empty()) write_table(table, arguments.table);
-  return table;
+  return measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);
 }
 
 void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& answer) {
@@ -115,9 +112,20 @@ void export_database(const Arguments& arguments, const Shared& shared) {
       printable(arguments.anonymous)));
 }
 
-void put(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& answer) {
-  for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
-  say(made, folder, shared, answer);
+/// Files of one format and where they go.
+struct ReadyExport {
+  Export made;
+  fs::path folder;
+};
+
+/// Everything that was asked for is made by now: a format that has nothing leaves no other's files.
+void put(const std::vector<ReadyExport>& ready, Shared& shared, nlohmann::json& answer) {
+  for (const auto& [made, folder] : ready) {
+    std::error_code problem;  // what is wrong with the folder its first file says
+    fs::create_directories(folder, problem);
+    for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
+    say(made, folder, shared, answer);
+  }
 }
 
 /// A table may come from somebody else: its regimes name folders here and nowhere else.
@@ -133,11 +141,13 @@ void require_folder_name(const TableRegime& regime) {
 }
 
 /// A table of several regimes: a folder for each. A regime that has nothing for a format says so.
-void export_regimes(const ConfigurationTable& table, const std::vector<ExportFormat>& formats,
-                    const std::vector<const TableRegime*>& regimes, ExportOptions options,
-                    Shared& shared, nlohmann::json& answer) {
+std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
+                                        const std::vector<ExportFormat>& formats,
+                                        const std::vector<const TableRegime*>& regimes,
+                                        ExportOptions options, Shared& shared,
+                                        nlohmann::json& answer) {
   const fs::path base = options.folder;
-  std::size_t files = 0;
+  std::vector<ReadyExport> ready;
   std::string last;
   for (const TableRegime* regime : regimes) require_folder_name(*regime);
   for (const TableRegime* regime : regimes) {
@@ -146,11 +156,7 @@ void export_regimes(const ConfigurationTable& table, const std::vector<ExportFor
     options.folder = folder.string();
     for (const ExportFormat format : formats) {
       try {
-        const Export made = export_table(table, format, options);
-        std::error_code problem;
-        fs::create_directories(folder, problem);
-        put(made, folder, shared, answer);
-        files += made.files.size();
+        ready.push_back({export_table(table, format, options), folder});
       } catch (const Error& error) {
         last =
             fmt::format("{} ({}), {}: {}", regime->name, regime->id, name_of(format), error.what());
@@ -159,9 +165,11 @@ void export_regimes(const ConfigurationTable& table, const std::vector<ExportFor
       }
     }
   }
-  if (files == 0)
+  if (std::all_of(ready.begin(), ready.end(),
+                  [](const ReadyExport& one) { return one.made.files.empty(); }))
     throw Error(ErrorKind::input,
                 "none of the table's regimes has anything for these formats; the last: " + last);
+  return ready;
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
@@ -174,17 +182,17 @@ void run_export(const Arguments& arguments, Shared& shared) {
     throw Error(ErrorKind::input, "--out is required: a folder for the files");
   std::vector<ExportFormat> formats;
   for (const std::string& name : arguments.formats)
-    formats.push_back(parse_named<ExportFormat>(name));
+    if (const auto format = parse_named<ExportFormat>(name);
+        std::find(formats.begin(), formats.end(), format) == formats.end())
+      formats.push_back(format);
   // The files that jobs load have a variable a line.
   for (const auto& [option, path] :
        {std::pair{"--plugin", &arguments.plugin},
         std::pair{"--shared-folder", &arguments.shared_folder}, std::pair{"--out", &arguments.out}})
     require_one_line(option, *path);
   const ConfigurationTable table = table_of(arguments, shared);
-  std::error_code problem;
   const fs::path folder = fs::absolute(arguments.out);
   require_no_strangers(folder, "choose another place with --out");
-  fs::create_directories(folder, problem);
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
                                                  : arguments.plugin,
@@ -193,11 +201,14 @@ void run_export(const Arguments& arguments, Shared& shared) {
                         {"use", nlohmann::json::array()},
                         {"notes", nlohmann::json::array()}};
   const auto regimes = regimes_with_rows(table);
+  std::vector<ReadyExport> ready;
   if (arguments.regime.empty() && regimes.size() > 1)
-    export_regimes(table, formats, regimes, options, shared, answer);
+    ready = export_regimes(table, formats, regimes, options, shared, answer);
   else
     for (const ExportFormat format : formats)
-      put(export_table(table, format, options), folder, shared, answer);
+      ready.push_back({export_table(table, format, options), folder});
+  if (!arguments.measured.empty() && !arguments.table.empty()) write_table(table, arguments.table);
+  put(ready, shared, answer);
   if (shared.json) fmt::print("{}\n", answer.dump(1));
 }
 
