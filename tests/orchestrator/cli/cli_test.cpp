@@ -665,6 +665,13 @@ TEST_CASE("training that cannot be written is refused before it begins") {
         std::string::npos);
     CHECK_FALSE(std::filesystem::exists(place));
   }
+  // The kept policy and a seed's own are two files.
+  for (const char* name : {"seed-1.policy", "seed-12.policy", "curves.csv", "held_out.csv"}) {
+    INFO(name);
+    CHECK(refused({"--out", place + "/" + name, "--report", place + "/."})
+              .find("the report has a file of that name itself") != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(place));
+  }
 }
 
 TEST_CASE("a policy sets calls and does not choose what runs",
