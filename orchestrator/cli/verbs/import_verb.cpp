@@ -48,6 +48,7 @@ const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-
 constexpr std::size_t kMostLogBytes = std::size_t{256} << 20;
 
 std::string read_file(const std::string& path) {
+  if (path.empty()) throw Error(ErrorKind::input, "import: an empty name is no file");
   std::error_code error;
   if (fs::is_directory(path, error))
     throw Error(ErrorKind::input, path + ": is a folder; name the files in it");
@@ -91,7 +92,8 @@ std::set<std::string> formats_in(const std::string& text, const std::string& pat
 std::string format_of(const std::string& text, const std::string& path) {
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool braced = first != std::string::npos && text[first] == '{';
-  if (braced && text.substr(0, text.find('\n')).find("\"propensity\"") != std::string::npos)
+  if (braced && text.substr(first, text.find('\n', first) - first).find("\"propensity\"") !=
+                    std::string::npos)
     return "decisions";
   // A document of nccl-tests is one long line; a line of metadata before a table is not the table.
   if (braced && nlohmann::json::accept(text)) return "nccl-tests-json";
@@ -358,9 +360,12 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   std::vector<ReadDecisions> decisions;
   for (const auto& path : arguments.files) {
     auto text = read_file(path);
-    const bool database = arguments.format == "auto" ? text.starts_with("SQLite format 3")
-                                                     : arguments.format == "dynamiccl";
-    if (database) {
+    const bool is_database = text.starts_with("SQLite format 3");
+    if (arguments.format == "dynamiccl" && !is_database)
+      throw Error(ErrorKind::data, path +
+                                       ": is no DynamICCL database, as --format dynamiccl says; "
+                                       "leave --format out, or name another file");
+    if (is_database && (arguments.format == "auto" || arguments.format == "dynamiccl")) {
       databases.push_back(path);
       continue;
     }

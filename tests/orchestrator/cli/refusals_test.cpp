@@ -109,6 +109,20 @@ TEST_CASE("a policy that is not there is wrong input, by its name") {
              ContainsSubstring(damaged + ": is no policy file"));
 }
 
+TEST_CASE("import names the file that it cannot take, not the database it would go to") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  CHECK_THAT(refusal({"import", ""}, db), ContainsSubstring("an empty name is no file"));
+  const auto text = refusal({"import", kTable, "--format", "dynamiccl"}, db);
+  CHECK_THAT(text, ContainsSubstring(kTable + ": is no DynamICCL database"));
+  CHECK_THAT(text, !ContainsSubstring("--db"));
+  CHECK_FALSE(std::filesystem::exists(db));
+  // Blank lines before a leader's first choice.
+  const auto choices = folder.file("d.jsonl", "\n\n{\"agent\": \"a\", \"propensity\": 1}\n");
+  CHECK_THAT(refusal({"import", choices}, db),
+             ContainsSubstring("d.jsonl:3: the line is no decision"));
+}
+
 TEST_CASE("a report is not written under a name of another kind") {
   const Folder folder;
   const auto db = imported(folder);
