@@ -144,9 +144,19 @@ void require_numbers(CLI::App& app) {
       if (option->get_type_name().starts_with("FLOAT")) option->check(finite);
 }
 
-/// A range whose upper end is the largest number there is says no more than that.
+/// A range whose upper end is the largest number there is says no more than that, and none says
+/// that a word is no number.
 std::string readable(std::string text) {
   const auto range = text.find(" not in range ");
+  constexpr std::string_view kValue = "Value ";
+  if (const auto value = text.rfind(kValue, range);
+      range != std::string::npos && value != std::string::npos) {
+    const std::string word = text.substr(value + kValue.size(), range - value - kValue.size());
+    char* end = nullptr;
+    std::strtod(word.c_str(), &end);
+    if (word.empty() || *end != '\0')
+      return fmt::format("{}\"{}\" is no number", text.substr(0, value), word);
+  }
   if (range != std::string::npos && text.find(" to 179769", range) != std::string::npos)
     text = text.substr(0, range) + " is too small";
   return text;

@@ -81,7 +81,8 @@ void make_places(const TrainArguments& arguments) {
                                                 std::strerror(errno), remedy));
   };
   check_names(arguments);
-  if (std::filesystem::is_directory(arguments.out))
+  if (std::filesystem::is_directory(arguments.out) ||
+      !std::filesystem::path(arguments.out).has_filename())
     throw Error(
         ErrorKind::input,
         fmt::format("{}: is a folder, and the policy a file; name it with --out {}", arguments.out,

@@ -652,6 +652,11 @@ TEST_CASE("training that cannot be written is refused before it begins") {
   CHECK(refused({"--out", "/dev/null/x.policy"}).find("another place with --out") !=
         std::string::npos);
   CHECK(refused({"--out", "/tmp"}).find("is a folder") != std::string::npos);
+  const testing::Folder fresh;
+  CHECK(refused({"--out", fresh.path("new") + "/"}).find("new/ppo.policy") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(fresh.path("new")));
+  CHECK(refused({"--seeds", "many"}).find("--seeds: \"many\" is no number") != std::string::npos);
+  CHECK(refused({"--seeds", "0"}).find("--seeds: Value 0 is too small") != std::string::npos);
   CHECK(refused({"--out", "x.policy", "--report", "/dev/null/r"}).find("--report") !=
         std::string::npos);
   CHECK(refused({"--out", ""}).find("--out: an empty name is no file") != std::string::npos);
