@@ -40,6 +40,8 @@ struct Arguments {
   std::vector<std::string> hidden;
 };
 
+std::string names_something(const std::string& word) { return word.empty() ? "is empty" : ""; }
+
 std::string beside_the_program(const char* name) {
   return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
@@ -56,6 +58,10 @@ Backend backend_of(const Arguments& arguments) {
 
 ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   if (arguments.measured.empty()) {
+    if (!arguments.backend.empty())
+      throw Error(ErrorKind::input,
+                  "--backend says whose settings are chosen: it goes with --measured; a table has "
+                  "its own");
     if (!arguments.up_to.empty())
       throw Error(ErrorKind::input,
                   "--up-to narrows what settings are chosen from: it goes with --measured");
@@ -83,10 +89,16 @@ void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
 
 /// The database without what tells this machine and its people.
 void export_database(const Arguments& arguments, const Shared& shared) {
-  if (!arguments.table.empty() || !arguments.formats.empty() || !arguments.measured.empty())
-    throw Error(
-        ErrorKind::input,
-        "--anonymous copies the database: it goes without a table, --format and --measured");
+  if (!arguments.table.empty() || !arguments.formats.empty() || !arguments.measured.empty() ||
+      !arguments.out.empty())
+    throw Error(ErrorKind::input,
+                "--anonymous copies the database into the file it names: it goes without a table, "
+                "--format, --measured and --out");
+  const fs::path folder = fs::absolute(arguments.anonymous).parent_path();
+  if (std::error_code ignored; !fs::is_directory(folder, ignored))
+    throw Error(ErrorKind::input, fmt::format("{}: its folder {} does not exist; create it, or "
+                                              "choose another place with --anonymous",
+                                              arguments.anonymous, folder.string()));
   std::vector<std::string> hidden = arguments.hidden;
   if (const std::string host = host_name(); !host.empty()) hidden.push_back(host);
   if (const passwd* user = getpwuid(geteuid()); user != nullptr && geteuid() != 0)
@@ -234,7 +246,8 @@ void add_export_verb(CLI::App& app, Shared& shared) {
   verb->add_option(
       "--regime", arguments->regime,
       "id or name of the table's regime, or its beginning (of several, a folder each)");
-  verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
+  verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--up-to", arguments->up_to,
                    "with --measured: a profile for messages up to this size, which gives none away "
                    "for larger ones");
@@ -245,8 +258,10 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "(the table's own, or /run/job)");
   verb->add_option("--anonymous", arguments->anonymous,
                    "instead: copy the database into this new file, for sharing, without hosts, "
-                   "users, paths and addresses");
-  verb->add_option("--hide", arguments->hidden, "with --anonymous: replace this word, too");
+                   "users, paths and addresses")
+      ->check(names_something);
+  verb->add_option("--hide", arguments->hidden, "with --anonymous: replace this word, too")
+      ->check(names_something);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(

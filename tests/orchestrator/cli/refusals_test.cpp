@@ -123,6 +123,31 @@ TEST_CASE("import names the file that it cannot take, not the database it would 
              ContainsSubstring("d.jsonl:3: the line is no decision"));
 }
 
+TEST_CASE("export refuses what it would leave aside, by its name") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto table = folder.path("t.json");
+  const auto out = folder.path("out");
+  REQUIRE(run({"export", table, "--measured", "last", "--format", "toml", "--out", out, "--db", db})
+              .exit_code == 0);
+  CHECK_THAT(refusal({"export", table, "--backend", "gloo", "--format", "toml", "--out", out}, db),
+             ContainsSubstring("--backend") && ContainsSubstring("goes with --measured"));
+  CHECK_THAT(refusal({"export", table, "--ranks", "-3", "--format", "toml", "--out", out}, db),
+             ContainsSubstring("--ranks"));
+  CHECK_THAT(refusal({"export", table, "--ranks", "99", "--format", "toml", "--out", out}, db),
+             ContainsSubstring("no rows of this regime with 99 ranks"));
+  CHECK_THAT(refusal({"export", "--anonymous", ""}, db),
+             ContainsSubstring("--anonymous: is empty"));
+  const auto copy = folder.path("copy.sqlite");
+  CHECK_THAT(refusal({"export", "--anonymous", copy, "--hide", ""}, db),
+             ContainsSubstring("--hide: is empty"));
+  CHECK_THAT(refusal({"export", "--anonymous", copy, "--out", out}, db),
+             ContainsSubstring("--measured and --out"));
+  CHECK_THAT(refusal({"export", "--anonymous", folder.path("none/copy.sqlite")}, db),
+             ContainsSubstring("choose another place with --anonymous"));
+  CHECK_FALSE(std::filesystem::exists(copy));
+}
+
 TEST_CASE("a report is not written under a name of another kind") {
   const Folder folder;
   const auto db = imported(folder);
