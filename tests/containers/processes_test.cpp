@@ -46,10 +46,9 @@ const char* const kChanges = "i=$((${i:-0}+1)); export i; exec /bin/sh -c \"$0\"
 
 std::size_t count_of(const std::string& variable, const std::string& value) {
   const auto all = list_processes();
-  return static_cast<std::size_t>(
-      std::count_if(all.begin(), all.end(), [&](const ProcessInfo& one) {
-        return process_variable(one.pid, variable) == value;
-      }));
+  return static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(),
+      [&](const ProcessInfo& one) { return process_variable(one.pid, variable) == value; }));
 }
 
 int end_marked_ranks(const std::string& name) {
@@ -98,7 +97,8 @@ TEST_CASE("a process that changes its program is never without its arguments") {
 TEST_CASE("a rank that changes its program all the time is ended on its node") {
   std::string script = kChanges;
   for (int i = 0; i < 20; ++i) {
-    const std::string name = "dyn-test-changes-" + std::to_string(getpid()) + "-" + std::to_string(i);
+    const std::string name =
+        "dyn-test-changes-" + std::to_string(getpid()) + "-" + std::to_string(i);
     std::string variable = "DYNAMICCL_ENVIRONMENT=" + name;
     char* argv[] = {sh.data(), option.data(), script.data(), script.data(), nullptr};
     char* environment[] = {variable.data(), nullptr};
