@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <string_view>
 
 #include "core/vocabulary/text.hpp"
 
@@ -79,25 +81,44 @@ std::string unescape_octal(const std::string& text) {
   return result;
 }
 
-}  // namespace
-
-std::vector<ProcessInfo> list_processes() {
+/// Those whose folder in /proc passes, this process left out.
+std::vector<ProcessInfo> processes_that(
+    const std::function<bool(const std::string& folder)>& passes) {
   std::vector<ProcessInfo> processes;
   std::error_code code;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", code)) {
-    const std::string folder = entry.path().filename().string();
-    if (folder.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string number = entry.path().filename().string();
+    if (number.find_first_not_of("0123456789") != std::string::npos) continue;
     ProcessInfo process;
-    process.pid = static_cast<pid_t>(std::stol(folder));
-    if (process.pid == getpid()) continue;
+    process.pid = static_cast<pid_t>(std::stol(number));
+    const std::string folder = entry.path().string();
+    if (process.pid == getpid() || !passes(folder)) continue;
     // In this order: a new program has its name before its arguments.
-    std::string line = text_of_process(entry.path().string(), kArguments);
-    process.name = std::string(trim(content_of(entry.path() / "comm")));
+    std::string line = text_of_process(folder, kArguments);
+    process.name = std::string(trim(content_of(folder + "/comm")));
     if (!line.empty() && line.back() == '\0') line.pop_back();
     if (!line.empty()) process.argv = split(line, '\0');
     if (!process.name.empty()) processes.push_back(std::move(process));
   }
   return processes;
+}
+
+}  // namespace
+
+std::vector<ProcessInfo> list_processes() {
+  return processes_that([](const std::string&) { return true; });
+}
+
+std::vector<ProcessInfo> list_processes_of(const std::string& program) {
+  return processes_that([&](const std::string& folder) {
+    std::error_code unseen;
+    std::string file = std::filesystem::read_symlink(folder + "/exe", unseen).filename().string();
+    if (unseen) return trim(content_of(folder + "/comm")) == program;
+    // A build that replaces its file does not end the program.
+    constexpr std::string_view kReplaced = " (deleted)";
+    if (file.ends_with(kReplaced)) file.resize(file.size() - kReplaced.size());
+    return file == program;
+  });
 }
 
 std::string process_variable(pid_t pid, const std::string& name) {
