@@ -10,6 +10,7 @@
 
 #include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
+#include "containers/private_engine.hpp"
 #include "support.hpp"
 
 namespace dynamiccl {
@@ -154,6 +155,34 @@ TEST_CASE("a process that was given no variables, or has ended, is not waited fo
   siginfo_t ended{};
   REQUIRE(waitid(P_PID, static_cast<id_t>(started.pid()), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(process_variable(started.pid(), "PATH").empty());
+}
+
+TEST_CASE("what is about to become an engine counts as one, who only speaks of it does not") {
+  const TempFolder folder;
+  std::string script = "while :; do sleep 1; done";
+  std::string engine = "dockerd";
+  std::string where = "--data-root";
+  std::string data = folder.path() + "/docker/data";
+  std::string path = "PATH=/usr/bin:/bin";
+  char* environment[] = {path.data(), nullptr};
+  const auto has_argument = [&](const Started& one) {
+    const auto all = list_processes();
+    return std::any_of(all.begin(), all.end(), [&](const ProcessInfo& process) {
+      return process.pid == one.pid() && !process.argv.empty() && process.argv.back() == data;
+    });
+  };
+  const PrivateEngineOptions options{folder.path() + "/docker", {}};
+  {
+    char* argv[] = {sh.data(), option.data(), script.data(), engine.data(), data.data(), nullptr};
+    const Started speaks("/bin/sh", argv, environment);
+    while (!has_argument(speaks)) REQUIRE(speaks.runs());
+    CHECK_FALSE(engine_running(options));
+  }
+  char* argv[] = {sh.data(),    option.data(), script.data(), engine.data(),
+                  where.data(), data.data(),   nullptr};
+  const Started starts("/bin/sh", argv, environment);
+  while (!has_argument(starts)) REQUIRE(starts.runs());
+  CHECK(engine_running(options));
 }
 
 }  // namespace dynamiccl
