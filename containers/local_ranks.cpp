@@ -57,13 +57,15 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
 std::vector<std::string> end_marked_processes(const std::string& environment_name) {
   std::vector<std::string> ended;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  for (auto left = marked(environment_name);
-       !left.empty() && std::chrono::steady_clock::now() < deadline;
-       left = marked(environment_name)) {
+  // A process that is made while the list is read is not in it, and the one that made it may be
+  // gone: none is left when two lists in a row name none.
+  for (int none = 0; none < 2 && std::chrono::steady_clock::now() < deadline;) {
+    const auto left = marked(environment_name);
     for (const ProcessInfo& process : left)
       if (kill(process.pid, SIGKILL) == 0 && ended.size() < left.size())
         ended.push_back(fmt::format("process {} {}", process.pid, process.name));
-    usleep(20000);
+    none = left.empty() ? none + 1 : 0;
+    if (!left.empty()) usleep(20000);
   }
   return ended;
 }

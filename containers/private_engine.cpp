@@ -82,14 +82,20 @@ bool wait_for(milliseconds patience, const std::function<bool()>& condition) {
   return true;
 }
 
-/// dockerd and what it has started (containerd, shims): all are told our folder on their command
-/// line.
+/// `setsid`, `env` and the like, which are dockerd a moment later.
+bool becomes_dockerd(const ProcessInfo& process) {
+  const auto at = std::find(process.argv.begin(), process.argv.end(), "dockerd");
+  return at != process.argv.end() && at + 1 != process.argv.end() && *(at + 1) == "--data-root";
+}
+
+/// dockerd, what is about to become it, and what it has started (containerd, shims): all are told
+/// our folder on their command line.
 std::vector<ProcessInfo> engine_processes(const PrivateEngineOptions& options) {
   std::vector<ProcessInfo> ours;
   for (ProcessInfo& process : list_processes()) {
     const bool engine = process.name == "dockerd" || process.name == "containerd" ||
                         process.name.rfind("containerd-shim", 0) == 0 ||
-                        process.name == "docker-proxy";
+                        process.name == "docker-proxy" || becomes_dockerd(process);
     if (engine && belongs_to_engine(process, options)) ours.push_back(std::move(process));
   }
   return ours;
@@ -136,9 +142,14 @@ void end_contained(const PrivateEngineOptions& options) {
 
 void end_processes(const PrivateEngineOptions& options) {
   const auto all_gone = [&] { return engine_processes(options).empty(); };
-  for (const ProcessInfo& process : engine_processes(options))
-    if (process.name == "dockerd") kill(process.pid, SIGTERM);
-  if (wait_for(milliseconds(15000), all_gone)) return;
+  std::set<pid_t> told;  // once: at its third signal dockerd leaves everything as it is
+  const auto ends = [&] {
+    const auto left = engine_processes(options);
+    for (const ProcessInfo& process : left)
+      if (process.name == "dockerd" && told.insert(process.pid).second) kill(process.pid, SIGTERM);
+    return left.empty();
+  };
+  if (wait_for(milliseconds(15000), ends)) return;
   for (const ProcessInfo& process : engine_processes(options)) kill(process.pid, SIGKILL);
   wait_for(milliseconds(5000), all_gone);
 }
@@ -185,7 +196,11 @@ bool another_dockerd_runs(const PrivateEngineOptions& options) {
 
 /// Leaves the images (data/) and the locks.
 std::vector<std::string> clear_traces(const PrivateEngineOptions& options) {
-  for (const std::string& mount : mounts_below(options.folder)) umount2(mount.c_str(), MNT_DETACH);
+  wait_for(milliseconds(200), [&] {
+    const auto mounts = mounts_below(options.folder);
+    for (const std::string& mount : mounts) umount2(mount.c_str(), MNT_DETACH);
+    return mounts.empty();
+  });
   std::error_code ignored;
   for (const char* name : {"exec", "tmp", "s.sock", "pid"})
     fs::remove_all(options.folder + "/" + name, ignored);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <string_view>
 
 #include "core/vocabulary/text.hpp"
 
@@ -19,39 +21,45 @@ std::string content_of(const std::string& path) {
   return stream.str();
 }
 
-/// Where an environment without a single variable lies: fields 50 and 51 of /proc/PID/stat
-/// (proc(5): env_start, env_end), equal ones that are not 0; "" for any other. A program that is
-/// being loaded shows such a place too, for a moment.
-std::string place_of_no_variables(const std::string& folder) {
+/// Two neighbouring fields of /proc/PID/stat (proc(5)): where a text begins and ends.
+struct TextFields {
+  const char* file;   ///< that shows the text
+  std::size_t start;  ///< number of the field
+};
+constexpr TextFields kArguments{"/cmdline", 48};
+constexpr TextFields kVariables{"/environ", 50};
+
+/// Where a text without a single letter lies: equal fields that are not 0; "" for any other. A
+/// program that is being loaded shows such a place too, for a moment.
+std::string place_of_no_text(const std::string& folder, std::size_t start) {
   const std::string text = content_of(folder + "/stat");
   const auto bracket = text.rfind(')');
   if (bracket == std::string::npos) return "";
   std::istringstream fields(text.substr(bracket + 1));
   std::vector<std::string> field;  // from the third on
   for (std::string word; fields >> word;) field.push_back(word);
-  constexpr std::size_t kEnvStart = 50 - 3;
-  if (field.size() <= kEnvStart + 1 || field[kEnvStart] != field[kEnvStart + 1]) return "";
-  return field[kEnvStart] == "0" ? "" : field[kEnvStart];
+  const std::size_t at = start - 3;
+  if (field.size() <= at + 1 || field[at] != field[at + 1]) return "";
+  return field[at] == "0" ? "" : field[at];
 }
 
-/// What the process was started with. While it changes its program, the kernel shows no
-/// environment, or that of a memory which is gone before it is read: who looks once passes over
-/// what has just been started.
-std::string environment_of(pid_t pid) {
+/// What the process was started with. While it changes its program, the kernel shows no text, or
+/// that of a memory which is gone before it is read: who looks once passes over what has just been
+/// started.
+std::string text_of_process(const std::string& folder, const TextFields& fields) {
   constexpr int kLooks = 100;
   constexpr int kLooksAtNone = 5;
   constexpr useconds_t kPauseUs = 1000;
-  const std::string folder = "/proc/" + std::to_string(pid);
   std::string place;
   int same = 0;
   for (int look = 1;; ++look) {
-    std::string text = content_of(folder + "/environ");
+    std::string text = content_of(folder + fields.file);
     std::error_code none;
     // Kernel threads, processes that have ended and other people's show no program.
     if (!text.empty() || look == kLooks ||
         std::filesystem::read_symlink(folder + "/exe", none).empty())
       return text;
-    const std::string now = place_of_no_variables(folder);
+    const std::string now = place_of_no_text(folder, fields.start);
     same = !now.empty() && now == place ? same + 1 : 1;
     place = now;
     if (!place.empty() && same == kLooksAtNone) return text;
@@ -73,19 +81,21 @@ std::string unescape_octal(const std::string& text) {
   return result;
 }
 
-}  // namespace
-
-std::vector<ProcessInfo> list_processes() {
+/// Those whose folder in /proc passes, this process left out.
+std::vector<ProcessInfo> processes_that(
+    const std::function<bool(const std::string& folder)>& passes) {
   std::vector<ProcessInfo> processes;
   std::error_code code;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", code)) {
-    const std::string folder = entry.path().filename().string();
-    if (folder.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string number = entry.path().filename().string();
+    if (number.find_first_not_of("0123456789") != std::string::npos) continue;
     ProcessInfo process;
-    process.pid = static_cast<pid_t>(std::stol(folder));
-    if (process.pid == getpid()) continue;
-    process.name = std::string(trim(content_of(entry.path() / "comm")));
-    std::string line = content_of(entry.path() / "cmdline");
+    process.pid = static_cast<pid_t>(std::stol(number));
+    const std::string folder = entry.path().string();
+    if (process.pid == getpid() || !passes(folder)) continue;
+    // In this order: a new program has its name before its arguments.
+    std::string line = text_of_process(folder, kArguments);
+    process.name = std::string(trim(content_of(folder + "/comm")));
     if (!line.empty() && line.back() == '\0') line.pop_back();
     if (!line.empty()) process.argv = split(line, '\0');
     if (!process.name.empty()) processes.push_back(std::move(process));
@@ -93,9 +103,28 @@ std::vector<ProcessInfo> list_processes() {
   return processes;
 }
 
+}  // namespace
+
+std::vector<ProcessInfo> list_processes() {
+  return processes_that([](const std::string&) { return true; });
+}
+
+std::vector<ProcessInfo> list_processes_of(const std::string& program) {
+  return processes_that([&](const std::string& folder) {
+    std::error_code unseen;
+    std::string file = std::filesystem::read_symlink(folder + "/exe", unseen).filename().string();
+    if (unseen) return trim(content_of(folder + "/comm")) == program;
+    // A build that replaces its file does not end the program.
+    constexpr std::string_view kReplaced = " (deleted)";
+    if (file.ends_with(kReplaced)) file.resize(file.size() - kReplaced.size());
+    return file == program;
+  });
+}
+
 std::string process_variable(pid_t pid, const std::string& name) {
   const std::string prefix = name + "=";
-  for (const std::string& entry : split(environment_of(pid), '\0'))
+  const std::string text = text_of_process("/proc/" + std::to_string(pid), kVariables);
+  for (const std::string& entry : split(text, '\0'))
     if (entry.rfind(prefix, 0) == 0) return entry.substr(prefix.size());
   return "";
 }

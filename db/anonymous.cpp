@@ -158,15 +158,18 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
   remove_files(part);
   try {
     AnonymousSummary summary;
-    explained(to, "writing the copy", [&] {
-      SQLite::Database source = open_for_reading(from);
-      {
-        SQLite::Database copy(file_name_of(part), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-        SQLite::Backup backup(copy, source);
-        backup.executeStep();
-      }
-      summary = change_copy(part, hidden);
-    });
+    explained(
+        to, "writing the copy",
+        [&] {
+          SQLite::Database source = open_for_reading(from);
+          {
+            SQLite::Database copy(file_name_of(part), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+            SQLite::Backup backup(copy, source);
+            backup.executeStep();
+          }
+          summary = change_copy(part, hidden);
+        },
+        ErrorKind::input);
     fs::rename(part, to);
     return summary;
   } catch (...) {

@@ -63,7 +63,7 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
       return {
           "it cannot be opened by this user; check the path and the permissions of the file "
           "and its folder, or name another database with --db",
-          ErrorKind::input};
+          ErrorKind::environment};
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return {fmt::format("another process kept it locked for {} s; wait for it to end",
@@ -72,6 +72,12 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
     default:
       return {"", ErrorKind::environment};
   }
+}
+
+/// This user may not: wrong in a name that was just given.
+bool is_refusal(int code) {
+  return code == SQLITE_READONLY || code == SQLITE_CANTOPEN || code == SQLITE_PERM ||
+         code == SQLITE_AUTH;
 }
 
 void regular_file_or_none(const std::string& path) {
@@ -186,10 +192,12 @@ std::string file_name_of(const std::string& path) {
 }
 
 void throw_explained(const SQLite::Exception& error, const std::string& path,
-                     const std::string& doing) {
-  const auto [next, kind] = explain(error.getErrorCode() & 0xff, path);
-  throw Error(kind, fmt::format("database {}: {} failed: {}{}{}", path, doing, error.what(),
-                                next.empty() ? "" : "; ", next));
+                     const std::string& doing, ErrorKind refused) {
+  const int code = error.getErrorCode() & 0xff;
+  const auto [next, kind] = explain(code, path);
+  throw Error(is_refusal(code) ? refused : kind,
+              fmt::format("database {}: {} failed: {}{}{}", path, doing, error.what(),
+                          next.empty() ? "" : "; ", next));
 }
 
 void choose_journal(SQLite::Database& db, const std::string& path, const std::string& network,
@@ -217,7 +225,7 @@ SQLite::Database open_for_writing(const std::string& path) {
   // Before anything is made: an empty file would be left where it is refused.
   require_no_strangers(path, "choose another place with --db");
   make_private(path);
-  return explained(path, "opening", [&] {
+  return opened(path, [&] {
     SQLite::Database db(file_name_of(path),
                         SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
                         kBusyTimeoutMs);
@@ -254,7 +262,7 @@ SQLite::Database open_for_reading(const std::string& path) {
                             "it, or name another one with --db",
                             path, path));
   }
-  return explained(path, "opening", [&] {
+  return opened(path, [&] {
     SQLite::Database db = open_read_only(path);
     db.exec("PRAGMA query_only=ON; PRAGMA cache_size=-65536");
     if (pragma(db, "application_id") != kApplicationId) {

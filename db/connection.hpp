@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
+
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 
@@ -16,8 +19,8 @@ inline constexpr int kApplicationId = 0x44594E43;
 std::string file_name_of(const std::string& path);
 
 /// The one place that opens SQLite. WAL, foreign keys on, waits up to 30 s for another writer.
-/// @throws Error(data) for a file that is no database of ours, Error(environment) when it cannot be
-/// opened
+/// @throws Error(data) for a file that is no database of ours, Error(input) when this user may not
+/// open it, Error(environment) when the machine fails
 SQLite::Database open_for_writing(const std::string& path);
 
 /// How a database is written safely where it lies. On this machine's disks: a log beside it (WAL).
@@ -40,17 +43,27 @@ std::string read_raw(SQLite::Database& db, std::int64_t offset, std::size_t most
 
 /// Turns an SQLite error into one that says what failed, where, why and what to do next.
 /// @param doing "storing the launch"
+/// @param refused kind of what this user may not open or write: input where the user has just named
+/// the file, the environment's failure where it could be used before
 [[noreturn]] void throw_explained(const SQLite::Exception& error, const std::string& path,
-                                  const std::string& doing);
+                                  const std::string& doing,
+                                  ErrorKind refused = ErrorKind::environment);
 
 /// Runs `work`, its SQLite errors explained.
 template <class Work>
-auto explained(const std::string& path, const std::string& doing, Work&& work) {
+auto explained(const std::string& path, const std::string& doing, Work&& work,
+               ErrorKind refused = ErrorKind::environment) {
   try {
     return work();
   } catch (const SQLite::Exception& error) {
-    throw_explained(error, path, doing);
+    throw_explained(error, path, doing, refused);
   }
+}
+
+/// Of the first steps with a database that the user named.
+template <class Work>
+auto opened(const std::string& path, Work&& work) {
+  return explained(path, "opening", std::forward<Work>(work), ErrorKind::input);
 }
 
 }  // namespace dynamiccl

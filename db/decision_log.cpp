@@ -1,5 +1,7 @@
 #include "db/decision_log.hpp"
 
+#include <tuple>
+
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
@@ -84,6 +86,85 @@ void insert_decisions(SQLite::Database& db, std::int64_t tuning,
   }
 }
 
+/// What makes a choice another one; times are told to the last bit.
+using ChoiceMarks = std::tuple<std::string, std::int64_t, std::string, std::string, std::int64_t,
+                               std::string, std::optional<double>>;
+
+ChoiceMarks marks_of(const DecisionInfo& decision) {
+  return {decision.task_key, decision.step,       decision.kind,   decision.arm,
+          decision.calls,    decision.asked_json, decision.time_us};
+}
+
+ChoiceMarks stored_marks(SQLite::Statement& row) {
+  const auto time = row.getColumn(6);
+  return {row.getColumn(0).getString(),
+          row.getColumn(1).getInt64(),
+          row.getColumn(2).getString(),
+          row.getColumn(3).getString(),
+          row.getColumn(4).getInt64(),
+          row.getColumn(5).getString(),
+          time.isNull() ? std::nullopt : std::optional(time.getDouble())};
+}
+
+/// What a run holds of one author's choices.
+struct StoredPart {
+  std::int64_t tuning = 0;  ///< row; 0 = nothing
+  std::size_t rows = 0;
+  bool same = true;    ///< as far as both go
+  bool timed = false;  ///< of what both have, something was measured
+};
+
+StoredPart stored_part(SQLite::Database& db, const std::string& run_id,
+                       const StoredSearch& search) {
+  const auto& [tuning, decisions] = search;
+  SQLite::Statement rows(
+      db,
+      "SELECT d.task_key, d.step, d.kind, d.arm, d.calls, d.asked_json, d.time_us, t.id FROM "
+      "decision d JOIN tuning t ON t.id = d.tuning_id JOIN run r ON r.id = t.run_id WHERE r.uuid = "
+      "? AND t.agent = ? AND coalesce(t.policy_version, '') = ? AND t.seed = ? ORDER BY d.id");
+  rows.bind(1, run_id);
+  rows.bind(2, tuning.agent);
+  rows.bind(3, tuning.policy_version);
+  rows.bind(4, std::to_string(tuning.seed));
+  StoredPart part;
+  for (; rows.executeStep(); ++part.rows) {
+    part.tuning = rows.getColumn(7).getInt64();
+    if (part.rows >= decisions.size()) continue;
+    const DecisionInfo& decision = decisions[part.rows];
+    part.same = part.same && stored_marks(rows) == marks_of(decision);
+    part.timed = part.timed || decision.time_us.has_value();
+  }
+  return part;
+}
+
+/// A leader's file only grows: what was stored of it is how it begins.
+bool is_file_of_run(SQLite::Database& db, const std::string& run_id,
+                    const std::vector<StoredSearch>& searches, bool same_place) {
+  bool known = false;
+  for (const StoredSearch& search : searches) {
+    const StoredPart part = stored_part(db, run_id, search);
+    if (!part.same) return false;
+    // Of jobs that were alike and measured nothing, one would be taken for the other.
+    known = known || (part.rows > 0 && (same_place || part.timed));
+  }
+  return known;
+}
+
+void note_growth(SQLite::Database& db, const ForeignRun& run) {
+  SQLite::Statement source(db,
+                           "UPDATE imported_run SET sha256 = ?2, imported_utc = ?3, source_json = "
+                           "?4 WHERE run_id = (SELECT id FROM run WHERE uuid = ?1)");
+  source.bind(1, run.run.id);
+  source.bind(2, run.sha256);
+  source.bind(3, now_utc());
+  source.bind(4, json_or_empty(run.source_json));
+  source.exec();
+  SQLite::Statement end(db, "UPDATE run SET ended_utc = max(ended_utc, ?2) WHERE uuid = ?1");
+  end.bind(1, run.run.id);
+  end.bind(2, run.started_utc);
+  end.exec();
+}
+
 }  // namespace
 
 DecisionLog::DecisionLog(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -106,18 +187,49 @@ void DecisionLog::add(std::int64_t tuning, const std::vector<DecisionInfo>& deci
   });
 }
 
-bool DecisionLog::add_all(const std::string& run_id, const std::vector<StoredSearch>& searches) {
-  return explained(impl_->path_, "storing decisions", [&] {
-    SQLite::Transaction transaction(impl_->db_, SQLite::TransactionBehavior::IMMEDIATE);
+std::string DecisionLog::run_of_file(const std::vector<StoredSearch>& searches,
+                                     const std::string& source) {
+  return explained(impl_->path_, "looking for a leader's choices", [&]() -> std::string {
+    SQLite::Statement runs(impl_->db_,
+                           "SELECT r.uuid, i.source FROM imported_run i JOIN run r ON r.id = "
+                           "i.run_id WHERE i.format = 'dynamiccl' AND json_type(i.source_json, "
+                           "'$.decisions') IS NOT NULL ORDER BY r.id");
+    while (runs.executeStep()) {
+      const std::string run = runs.getColumn(0).getString();
+      if (is_file_of_run(impl_->db_, run, searches, runs.getColumn(1).getString() == source))
+        return run;
+    }
+    return "";
+  });
+}
+
+bool DecisionLog::has_choices(const std::string& run_id) {
+  return explained(impl_->path_, "looking for a leader's choices", [&] {
     SQLite::Statement known(impl_->db_,
                             "SELECT 1 FROM tuning JOIN run ON run.id = tuning.run_id"
                             " WHERE run.uuid = ?");
     known.bind(1, run_id);
-    if (known.executeStep()) return false;
-    for (const auto& [tuning, decisions] : searches)
-      insert_decisions(impl_->db_, insert_tuning(impl_->db_, impl_->path_, tuning), decisions);
+    return known.executeStep();
+  });
+}
+
+std::size_t DecisionLog::add_new(const ForeignRun& run, const std::vector<StoredSearch>& searches) {
+  return explained(impl_->path_, "storing decisions", [&] {
+    SQLite::Transaction transaction(impl_->db_, SQLite::TransactionBehavior::IMMEDIATE);
+    std::size_t added = 0;
+    for (const auto& [tuning, decisions] : searches) {
+      const StoredPart part = stored_part(impl_->db_, run.run.id, {tuning, decisions});
+      if (part.rows >= decisions.size()) continue;
+      const std::int64_t row =
+          part.tuning != 0 ? part.tuning : insert_tuning(impl_->db_, impl_->path_, tuning);
+      insert_decisions(
+          impl_->db_, row,
+          {decisions.begin() + static_cast<std::ptrdiff_t>(part.rows), decisions.end()});
+      added += decisions.size() - part.rows;
+    }
+    if (added > 0) note_growth(impl_->db_, run);
     transaction.commit();
-    return true;
+    return added;
   });
 }
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "db/foreign_run.hpp"
+
 namespace dynamiccl {
 
 /// Who chooses.
@@ -58,8 +60,15 @@ class DecisionLog {
   /// @returns the row that decisions refer to. @throws Error(input) for a run that is not stored
   std::int64_t begin(const TuningInfo& tuning);
   void add(std::int64_t tuning, const std::vector<DecisionInfo>& decisions);
-  /// All searches of a run, or none of them. @returns false when the run has some already
-  bool add_all(const std::string& run_id, const std::vector<StoredSearch>& searches);
+  /// The run of a leader's file as it was when it was imported: what is stored of it are the first
+  /// of these choices, or begins with them. "" when there is none.
+  /// @param source path of the file; of one elsewhere, a time must be the same as well
+  std::string run_of_file(const std::vector<StoredSearch>& searches, const std::string& source);
+  /// Whether choices of that run are stored.
+  bool has_choices(const std::string& run_id);
+  /// What of a leader's file is not stored yet, all of it or nothing. The run is stored by then.
+  /// @param searches one per author @returns how many choices came
+  std::size_t add_new(const ForeignRun& run, const std::vector<StoredSearch>& searches);
 
  private:
   class Impl;

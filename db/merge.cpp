@@ -150,11 +150,22 @@ std::string launches_of_run(const std::string& database, const std::string& what
       database, what);
 }
 
-/// A run that was merged before it was complete, and was resumed where it came from.
-const std::string& more_launches() {
+/// Choices of the run m.uuid, by the database that has them.
+std::string choices_of_run(const char* database, const char* what) {
+  return fmt::format(
+      "SELECT {1} FROM {0}.decision d JOIN {0}.tuning t ON t.id = d.tuning_id JOIN {0}.run u ON "
+      "u.id = t.run_id WHERE u.uuid = m.uuid",
+      database, what);
+}
+
+/// A run that was merged before it was complete, and was resumed where it came from, or one of a
+/// leader's file that has grown.
+const std::string& has_more() {
   static const std::string condition =
-      "m.status <> 'running' AND o.status <> 'running' AND EXISTS " +
-      launches_of_run("other", "1") + " AND l.uuid NOT IN (SELECT uuid FROM main.launch))";
+      "m.status <> 'running' AND o.status <> 'running' AND (EXISTS " +
+      launches_of_run("other", "1") + " AND l.uuid NOT IN (SELECT uuid FROM main.launch)) OR " +
+      "(" + choices_of_run("other", "count(*)") + ") > (" + choices_of_run("main", "count(*)") +
+      "))";
   return condition;
 }
 
@@ -166,10 +177,14 @@ std::string all_is_there() {
         "m.uuid)",
         database);
   };
+  // Not by their tunings, whose time is that of an import.
+  constexpr const char* kChoice =
+      "t.agent, t.seed, d.task_key, d.step, d.kind, d.arm, d.calls, d.time_us";
   return "NOT EXISTS " + launches_of_run("main", "1") +
          " AND NOT EXISTS (SELECT 1 FROM other.launch c WHERE c.uuid = l.uuid AND (c.status = 'ok' "
          "OR l.status <> 'ok'))) AND " +
-         tunings("main") + " <= " + tunings("other");
+         tunings("main") + " <= " + tunings("other") + " AND NOT EXISTS (" +
+         choices_of_run("main", kChoice) + " EXCEPT " + choices_of_run("other", kChoice) + ")";
 }
 
 /// Rows of an owned table here that belong to a run of temp.merge_runs.
@@ -192,11 +207,11 @@ std::string goes(const std::vector<MergeTable>& plan, const MergeTable& table) {
 /// Runs of which the other database knows more are taken out here, to come whole.
 void make_way(SQLite::Database& db, const std::vector<MergeTable>& plan, MergeSummary& summary) {
   const std::string both = " FROM main.run m JOIN other.run o ON o.uuid = m.uuid WHERE ";
-  db.exec("INSERT INTO temp.merge_runs SELECT m.uuid" + both + more_launches() + " AND " +
+  db.exec("INSERT INTO temp.merge_runs SELECT m.uuid" + both + has_more() + " AND " +
           all_is_there());
   summary.grown = texts(db, "SELECT uuid FROM temp.merge_runs ORDER BY uuid");
-  summary.diverged = number(db, "SELECT count(*)" + both + more_launches()) -
-                     static_cast<int>(summary.grown.size());
+  summary.diverged =
+      number(db, "SELECT count(*)" + both + has_more()) - static_cast<int>(summary.grown.size());
   summary.already_there = number(db, "SELECT count(*)" + both + "o.status <> 'running'") -
                           summary.diverged - static_cast<int>(summary.grown.size());
   for (auto table = plan.rbegin(); table != plan.rend(); ++table)

@@ -111,7 +111,7 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
   const std::string digest = sha256_hex(set.views);
   const int known = set.version();
   // The first look at a file may need more of it: its log, and an index of that.
-  const bool current = explained(path, "opening", [&] {
+  const bool current = opened(path, [&] {
     const int before = version_of(db);
     if (before > known) refuse_newer(path, before, known);
     refuse_impossible(path, before);

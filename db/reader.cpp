@@ -137,11 +137,11 @@ std::size_t bytes_of(const Value& value) {
 class Reader::Impl {
  public:
   explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
-    explained(path_, "opening", [&] { require_current(db_, path_, current_schema()); });
+    opened(path_, [&] { require_current(db_, path_, current_schema()); });
     // What does not fit into memory would go on into temporary files until a disk is full.
     sqlite3_hard_heap_limit64(static_cast<sqlite3_int64>(kMostAnswerBytes));
     db_.exec("PRAGMA temp_store=MEMORY");
-    explained(path_, "opening", [&] { read_through_views_of(db_, current_schema()); });
+    opened(path_, [&] { read_through_views_of(db_, current_schema()); });
     sqlite3_set_authorizer(db_.getHandle(), allow_reading, nullptr);
     sqlite3_progress_handler(db_.getHandle(), 100000, is_late, this);
   }

@@ -69,9 +69,9 @@ std::string experiment_digest(const std::string& spec_text,
 Statements::Statements(const std::string& path) : path_(path), db_(open_for_writing(path)) {
   migrate(db_, path_, current_schema());
   // Its statements can only be prepared once the tables exist.
-  explained(path_, "opening", [&] { ingest_ = std::make_unique<LaunchIngest>(db_); });
+  opened(path_, [&] { ingest_ = std::make_unique<LaunchIngest>(db_); });
   write("looking for unfinished runs", [&] { recover_left_overs(); });
-  explained(path_, "opening", [&] { guard_ = std::make_unique<FileGuard>(db_, path_); });
+  opened(path_, [&] { guard_ = std::make_unique<FileGuard>(db_, path_); });
 }
 
 Statements::~Statements() {

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -59,6 +60,53 @@ std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& ar
   return fmt::format("unknown verb \"{}\"; {}", argv[1], suggestion(argv[1], verbs));
 }
 
+/// Verbs that have an option of that name.
+std::vector<const CLI::App*> verbs_with(const CLI::App& app, const std::string& option) {
+  std::vector<const CLI::App*> verbs;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (verb->get_option_no_throw(option) != nullptr) verbs.push_back(verb);
+  return verbs;
+}
+
+/// The verb behind options that stand before it, where values of theirs are passed over.
+const CLI::App* verb_behind(const CLI::App& app, const std::vector<std::string>& argv) {
+  bool value = false;
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    if (argv[i].starts_with("-")) {
+      const auto owners = verbs_with(app, argv[i]);
+      value = !owners.empty() &&
+              owners.front()->get_option_no_throw(argv[i])->get_items_expected_min() > 0;
+    } else if (!std::exchange(value, false)) {
+      for (const CLI::App* verb : app.get_subcommands({}))
+        if (verb->get_name() == argv[i]) return verb;
+    }
+  }
+  return nullptr;
+}
+
+/// An option that stands before the verb: the library reads it as nobody's and complains of what
+/// the verb then lacks.
+std::string misplaced_option(const CLI::App& app, const std::vector<std::string>& argv) {
+  if (argv.size() < 2 || !argv[1].starts_with("-")) return "";
+  for (const char* answer : {"-h", "--help", "--version"})
+    if (std::find(argv.begin(), argv.end(), answer) != argv.end()) return "";
+  const std::string option = argv[1].substr(0, argv[1].find('='));
+  const auto owners = verbs_with(app, option);
+  const CLI::App* verb = verb_behind(app, argv);
+  if (verb != nullptr && verb->get_option_no_throw(option) == nullptr)
+    return fmt::format(
+        "{} stands before the verb, and {} has no such option; options go behind "
+        "their verb: `dynamiccl {} --help` lists them",
+        option, verb->get_name(), verb->get_name());
+  if (verb == nullptr && owners.empty())
+    return fmt::format(
+        "there is no option {}; a verb comes first, and its options behind it: "
+        "`dynamiccl --help` lists the verbs",
+        option);
+  return fmt::format("{} stands before the verb; it goes behind it: dynamiccl {} {} ...", option,
+                     verb != nullptr ? verb->get_name() : owners.front()->get_name(), option);
+}
+
 /// `help` and `help VERB` as `--help` and `VERB --help`.
 std::vector<std::string> without_help_verb(std::vector<std::string> argv) {
   if (argv.size() < 2 || argv[1] != "help") return argv;
@@ -92,9 +140,19 @@ void require_numbers(CLI::App& app) {
       if (option->get_type_name().starts_with("FLOAT")) option->check(finite);
 }
 
-/// A range whose upper end is the largest number there is says no more than that.
+/// A range whose upper end is the largest number there is says no more than that, and none says
+/// that a word is no number.
 std::string readable(std::string text) {
   const auto range = text.find(" not in range ");
+  constexpr std::string_view kValue = "Value ";
+  if (const auto value = text.rfind(kValue, range);
+      range != std::string::npos && value != std::string::npos) {
+    const std::string word = text.substr(value + kValue.size(), range - value - kValue.size());
+    char* end = nullptr;
+    std::strtod(word.c_str(), &end);
+    if (word.empty() || *end != '\0')
+      return fmt::format("{}\"{}\" is no number", text.substr(0, value), word);
+  }
   if (range != std::string::npos && text.find(" to 179769", range) != std::string::npos)
     text = text.substr(0, range) + " is too small";
   return text;
@@ -137,8 +195,8 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
     fmt::print("{}", commands_markdown(app));
     return exit_code::kFine;
   }
-  if (const auto problem = unknown_verb(app, argv); !problem.empty())
-    throw Error(ErrorKind::input, problem);
+  for (const auto& problem : {unknown_verb(app, argv), misplaced_option(app, argv)})
+    if (!problem.empty()) throw Error(ErrorKind::input, problem);
   try {
     // CLI11 takes its arguments from the back.
     std::vector<std::string> reversed(argv.rbegin(), argv.rend() - 1);
@@ -240,6 +298,15 @@ bool is_name_of_no_file(const std::error_code& code) {
   return code == std::errc::filename_too_long || code == std::errc::too_many_symbolic_link_levels;
 }
 
+std::string of_places(const std::filesystem::filesystem_error& error) {
+  const std::string first = printable(error.path1().string());
+  const std::string second = printable(error.path2().string());
+  const std::string places =
+      first.empty() || second.empty() ? first + second : first + " and " + second;
+  return fmt::format("dynamiccl: {}{}{}\n", places, places.empty() ? "" : ": ",
+                     error.code().message());
+}
+
 int run_command_line(const std::vector<std::string>& argv) {
   Shared shared;
   shared.argv = argv;
@@ -270,8 +337,7 @@ int run_command_line(const std::vector<std::string>& argv) {
     tell(of_another_form(error.what()));
     code = exit_code::kUsage;
   } catch (const std::filesystem::filesystem_error& error) {
-    tell(fmt::format("dynamiccl: {}: {}\n", printable(error.path1().string()),
-                     error.code().message()));
+    tell(of_places(error));
     if (is_name_of_no_file(error.code())) code = exit_code::kUsage;
   } catch (const std::system_error& error) {
     // Thrown by what prints too, which leaves its mark on stdout.

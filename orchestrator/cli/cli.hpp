@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,5 +10,8 @@ namespace dynamiccl {
 /// @param argv with the program's name first
 /// @returns the exit code
 int run_command_line(const std::vector<std::string>& argv);
+
+/// The line that tells an error of the file system, with all the places it is about.
+std::string of_places(const std::filesystem::filesystem_error& error);
 
 }  // namespace dynamiccl

@@ -441,13 +441,13 @@ void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& con
 
 FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
                           const Environment& environment, const LaunchSite& site,
-                          const RunProtocol& protocol,
-                          const std::function<void(const std::string&)>& on_stderr) {
+                          const RunProtocol& protocol, const LaunchListeners& listeners) {
   ProcessOptions options;
   options.timeout = launch_timeout(protocol, launch.config.cells);
   options.stopped_limit = stopped_limit();
   options.marker = launch.start.uuid;
-  options.on_stderr = on_stderr;
+  options.on_stderr = listeners.on_stderr;
+  options.on_look = listeners.on_look;
   options.kill_elsewhere = [&] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };

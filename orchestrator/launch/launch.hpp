@@ -92,12 +92,17 @@ RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
 /// The command of a launch as it is recorded: several ranks' joined by "&", secrets hidden.
 std::vector<std::string> recorded_argv(const std::vector<Command>& commands);
 
+/// Called while the ranks run; each may be empty.
+struct LaunchListeners {
+  std::function<void(const std::string&)> on_stderr;
+  std::function<void()> on_look;  ///< ProcessOptions::on_look
+};
+
 /// Starts the ranks, waits, reads their records and checks them against plan and profile. A launch
 /// that fails is a value, not an exception.
 FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
                           const Environment& environment, const LaunchSite& site,
-                          const RunProtocol& protocol,
-                          const std::function<void(const std::string&)>& on_stderr);
+                          const RunProtocol& protocol, const LaunchListeners& listeners);
 
 /// Removes the launch's folder.
 void remove_launch_folder(const PreparedLaunch& launch);

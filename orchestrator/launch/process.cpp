@@ -331,6 +331,7 @@ class Start {
     look_.expires_after(to_chrono(Micros(options_.stopped_limit.count() / kLooks)));
     look_.async_wait([this](const boost::system::error_code& error) {
       if (error || stopping_) return;
+      if (options_.on_look) options_.on_look();
       // Finding them takes longer than looking at them: seldom once they are all there.
       if (++looked_ >= find_at_) {
         known_ = pids_of_processes(kMarkerVariable, options_.marker);

@@ -33,6 +33,8 @@ struct ProcessOptions {
   /// Asked ten times a second; true ends the commands as a timeout would, without being one. For
   /// those who have seen enough of a command that would go on. May be empty.
   std::function<bool()> enough;
+  /// Called at each look for stopped processes. May be empty.
+  std::function<void()> on_look;
 };
 
 struct ProcessResult {

@@ -114,10 +114,12 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   launch.start.noise_json = launch.noise_before.dump();
   GroupLaunch done;
   if (store_ != nullptr) done.row = store_->begin_launch(run_id_, launch.start);
-  done.finished =
-      run_launch(launch, profile, *environment, site_, protocol,
-                 console_.verbose() ? [](const std::string& text) { tell(printable(text)); }
-                                    : std::function<void(const std::string&)>());
+  LaunchListeners listeners;
+  if (console_.verbose())
+    listeners.on_stderr = [](const std::string& text) { tell(printable(text)); };
+  // One that begins and ends meanwhile is seen by none of the looks before and after.
+  listeners.on_look = [&] { beside.merge(runs_beside()); };
+  done.finished = run_launch(launch, profile, *environment, site_, protocol, listeners);
   if (site_.cluster) note_cluster(done.finished);
   if (site_.cluster && done.ok()) say_places(done.finished.end.regime_json);
   beside.merge(runs_beside());

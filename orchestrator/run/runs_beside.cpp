@@ -17,9 +17,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kMeasuringVerbs{"run", "tune", "replay", "doctor"};
 
 bool measures(const ProcessInfo& process) {
-  return process.name == "dynamiccl" && process.argv.size() > 1 &&
-         std::find(kMeasuringVerbs.begin(), kMeasuringVerbs.end(), process.argv[1]) !=
-             kMeasuringVerbs.end();
+  return process.argv.size() > 1 && std::find(kMeasuringVerbs.begin(), kMeasuringVerbs.end(),
+                                              process.argv[1]) != kMeasuringVerbs.end();
 }
 
 bool share_cores(pid_t a, pid_t b) {
@@ -38,7 +37,8 @@ bool share_cores(pid_t a, pid_t b) {
 std::set<pid_t> runs_beside() {
   constexpr pid_t kThisProcess = 0;
   std::set<pid_t> found;
-  for (const ProcessInfo& process : list_processes())
+  // By the file: a link to it may have any name.
+  for (const ProcessInfo& process : list_processes_of("dynamiccl"))
     if (measures(process) && share_cores(process.pid, kThisProcess)) found.insert(process.pid);
   return found;
 }

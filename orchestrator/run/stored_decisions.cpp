@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "core/vocabulary/error.hpp"
 #include "core/wire/decisions_file.hpp"
 
 namespace dynamiccl {
@@ -47,7 +48,15 @@ void store_decisions(const PreparedLaunch& prepared, const PlannedGroup& group,
     by_agent[record.author.agent].push_back(std::move(row));
   }
   if (by_agent.empty()) return;
-  DecisionLog log(db);
+  DecisionLog log = [&] {
+    try {
+      return DecisionLog(db);
+    } catch (const Error& error) {
+      // The run has opened it before: what it may no longer open is no mistake in its name.
+      throw Error(error.kind() == ErrorKind::input ? ErrorKind::environment : error.kind(),
+                  error.what());
+    }
+  }();
   for (const auto& [agent, rows] : by_agent)
     log.add(log.begin({run_id, "job", agent, "", prepared.config.seed, "{}"}), rows);
 }

@@ -8,6 +8,11 @@
 #include <csignal>
 #include <string>
 
+#include "containers/command.hpp"
+#include "containers/local_ranks.hpp"
+#include "containers/private_engine.hpp"
+#include "support.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -37,10 +42,26 @@ class Started {
 std::string sh = "/bin/sh";
 std::string option = "-c";
 
+/// Each of its programs starts the next in its own place.
+const char* const kChanges = "i=$((${i:-0}+1)); export i; exec /bin/sh -c \"$0\" \"$0\"";
+
+std::size_t count_of(const std::string& variable, const std::string& value) {
+  const auto all = list_processes();
+  return static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(),
+      [&](const ProcessInfo& one) { return process_variable(one.pid, variable) == value; }));
+}
+
+int end_marked_ranks(const std::string& name) {
+  const std::string script =
+      std::string(DYNAMICCL_SOURCE_DIR) + "/containers/scripts/end_marked_ranks.sh";
+  return run_command({"/bin/sh", script, name}).exit_code;
+}
+
 }  // namespace
 
 TEST_CASE("a process that changes its program is never without its variables") {
-  std::string script = "i=$((${i:-0}+1)); export i; exec /bin/sh -c \"$0\" \"$0\"";
+  std::string script = kChanges;
   std::string variable = "DYNAMICCL_TEST_MARK=here";
   char* argv[] = {sh.data(), option.data(), script.data(), script.data(), nullptr};
   char* environment[] = {variable.data(), nullptr};
@@ -52,6 +73,68 @@ TEST_CASE("a process that changes its program is never without its variables") {
   CHECK(started.runs());
   CHECK(process_variable(started.pid(), "i") != "1");
   CHECK(missed == 0);
+}
+
+TEST_CASE("a process that changes its program is never without its arguments") {
+  std::string script =
+      "i=$((${i:-0}+1)); export i; exec /bin/sh -c \"$0\" \"$0\" dynamiccl-test-word";
+  std::string word = "dynamiccl-test-word";
+  char* argv[] = {sh.data(), option.data(), script.data(), script.data(), word.data(), nullptr};
+  char* environment[] = {nullptr};
+  const Started started("/bin/sh", argv, environment);
+  while (process_variable(started.pid(), "i").empty()) REQUIRE(started.runs());
+  int missed = 0;
+  for (int look = 0; look < 200; ++look) {
+    const auto all = list_processes();
+    if (std::none_of(all.begin(), all.end(), [&](const ProcessInfo& one) {
+          return one.pid == started.pid() && !one.argv.empty() && one.argv.back() == word;
+        }))
+      ++missed;
+  }
+  CHECK(started.runs());
+  CHECK(missed == 0);
+}
+
+TEST_CASE("a rank that changes its program all the time is ended on its node") {
+  std::string script = kChanges;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name =
+        "dyn-test-changes-" + std::to_string(getpid()) + "-" + std::to_string(i);
+    std::string variable = "DYNAMICCL_ENVIRONMENT=" + name;
+    char* argv[] = {sh.data(), option.data(), script.data(), script.data(), nullptr};
+    char* environment[] = {variable.data(), nullptr};
+    const Started started("/bin/sh", argv, environment);
+    while (process_variable(started.pid(), "i").empty()) REQUIRE(started.runs());
+    CHECK(end_marked_ranks(name) == 0);
+    CHECK_FALSE(started.runs());
+  }
+}
+
+TEST_CASE("ranks that a launcher starts while they are ended are ended as well") {
+  std::string script = "while [ \"${i:=0}\" -lt 400 ]; do sleep 600 & i=$((i+1)); done; wait";
+  const std::string name = "dyn-test-starts-" + std::to_string(getpid());
+  std::string variable = "DYNAMICCL_ENVIRONMENT=" + name;
+  std::string path = "PATH=/usr/bin:/bin";
+  char* argv[] = {sh.data(), option.data(), script.data(), nullptr};
+  char* environment[] = {variable.data(), path.data(), nullptr};
+  const Started started("/bin/sh", argv, environment);
+  while (count_of("DYNAMICCL_ENVIRONMENT", name) < 5) REQUIRE(started.runs());
+  CHECK(end_marked_ranks(name) == 0);
+  CHECK(count_of("DYNAMICCL_ENVIRONMENT", name) == 0);
+  end_marked_processes(name);
+}
+
+TEST_CASE("a variable whose value names an environment in a line of its own is no mark") {
+  const std::string name = "dyn-test-lines-" + std::to_string(getpid());
+  std::string variable = "TEXT=one\nDYNAMICCL_ENVIRONMENT=" + name + "\nthree";
+  std::string program = "/bin/sleep";
+  std::string seconds = "600";
+  char* argv[] = {program.data(), seconds.data(), nullptr};
+  char* environment[] = {variable.data(), nullptr};
+  const Started started("/bin/sleep", argv, environment);
+  while (process_variable(started.pid(), "TEXT").empty()) REQUIRE(started.runs());
+  CHECK(end_marked_ranks(name) == 0);
+  CHECK(started.runs());
 }
 
 TEST_CASE("a process that was given no variables, or has ended, is not waited for") {
@@ -72,6 +155,34 @@ TEST_CASE("a process that was given no variables, or has ended, is not waited fo
   siginfo_t ended{};
   REQUIRE(waitid(P_PID, static_cast<id_t>(started.pid()), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(process_variable(started.pid(), "PATH").empty());
+}
+
+TEST_CASE("what is about to become an engine counts as one, who only speaks of it does not") {
+  const TempFolder folder;
+  std::string script = "while :; do sleep 1; done";
+  std::string engine = "dockerd";
+  std::string where = "--data-root";
+  std::string data = folder.path() + "/docker/data";
+  std::string path = "PATH=/usr/bin:/bin";
+  char* environment[] = {path.data(), nullptr};
+  const auto has_argument = [&](const Started& one) {
+    const auto all = list_processes();
+    return std::any_of(all.begin(), all.end(), [&](const ProcessInfo& process) {
+      return process.pid == one.pid() && !process.argv.empty() && process.argv.back() == data;
+    });
+  };
+  const PrivateEngineOptions options{folder.path() + "/docker", {}};
+  {
+    char* argv[] = {sh.data(), option.data(), script.data(), engine.data(), data.data(), nullptr};
+    const Started speaks("/bin/sh", argv, environment);
+    while (!has_argument(speaks)) REQUIRE(speaks.runs());
+    CHECK_FALSE(engine_running(options));
+  }
+  char* argv[] = {sh.data(),    option.data(), script.data(), engine.data(),
+                  where.data(), data.data(),   nullptr};
+  const Started starts("/bin/sh", argv, environment);
+  while (!has_argument(starts)) REQUIRE(starts.runs());
+  CHECK(engine_running(options));
 }
 
 }  // namespace dynamiccl

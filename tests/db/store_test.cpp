@@ -1,9 +1,12 @@
 #include "db/store.hpp"
 
+#include <sqlite3.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "db/connection.hpp"
 #include "db/reader.hpp"
 #include "tests/db/synthetic.hpp"
 
@@ -24,6 +27,36 @@ double real(const Reader& reader, const std::string& sql) {
 double ten_and_rank(const CellInfo&, int rank, int iteration) { return 10.0 + rank + iteration; }
 
 }  // namespace
+
+TEST_CASE("a database that can no longer be written is no mistake in its name", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  { const Store store(path); }
+  const auto kind_of = [](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      INFO(error.what());
+      CHECK_THAT(error.what(), ContainsSubstring("database "));
+      return error.kind();
+    }
+    FAIL("nothing was thrown");
+    return ErrorKind::bug;
+  };
+  // As when it is taken away from a run that stores into it.
+  auto db = open_for_reading(path);
+  CHECK(kind_of([&] {
+          explained(path, "storing a launch", [&] { db.exec("DELETE FROM run"); });
+        }) == ErrorKind::environment);
+  for (const int code : {SQLITE_CANTOPEN, SQLITE_PERM, SQLITE_READONLY, SQLITE_READONLY_DBMOVED}) {
+    const SQLite::Exception error("refused", code);
+    INFO(code);
+    CHECK(kind_of([&] { throw_explained(error, path, "storing a launch"); }) ==
+          ErrorKind::environment);
+    CHECK(kind_of([&] { opened(path, [&] { throw error; }); }) == ErrorKind::input);
+  }
+  CHECK(kind_of([] { open_for_writing("/proc/x.sqlite"); }) == ErrorKind::input);
+}
 
 TEST_CASE("a finished launch is stored with every sample and exact statistics", "[G-01][G-02]") {
   const ScratchFolder folder;

@@ -381,7 +381,8 @@ Export export_table(const ConfigurationTable& table, ExportFormat format,
   if (rows.empty())
     throw Error(
         ErrorKind::input,
-        fmt::format("the table has no rows of {}{}", regime.name,
+        fmt::format("the table has no rows of {}{}",
+                    regime.name.empty() ? "this regime" : regime.name,
                     options.ranks == 0 ? "" : fmt::format(" with {} ranks", options.ranks)));
   const auto checks = checks_of(table, regime, options.ranks);
   const std::string heading = head(table, regime);

@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/others_files.hpp"
@@ -100,6 +103,22 @@ DecisionRecord decision_from_line(const std::string& line, const std::string& so
   }
 }
 
+namespace {
+
+/// What the machine lacks is no mistake in a name.
+ErrorKind kind_of_refusal(int error) {
+  constexpr std::array kOfTheMachine{ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO};
+  return std::find(kOfTheMachine.begin(), kOfTheMachine.end(), error) != kOfTheMachine.end()
+             ? ErrorKind::environment
+             : ErrorKind::input;
+}
+
+bool is_null_device(const struct stat& status) {
+  return S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
+}
+
+}  // namespace
+
 DecisionFile::DecisionFile(const std::string& path) : path_(path) {
   if (path.empty()) return;
   // Folders of jobs may be everybody's: a pipe there would wait for its reader whatever signal
@@ -107,16 +126,21 @@ DecisionFile::DecisionFile(const std::string& path) : path_(path) {
   file_ =
       ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
   if (file_ < 0)
-    throw Error(ErrorKind::environment,
+    throw Error(kind_of_refusal(errno),
                 "cannot write the decisions to " + path + ": " +
                     (errno == ELOOP ? "it is a link" : std::strerror(errno)) +
                     "; choose another folder or file");
   struct stat status {};
-  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
+  const bool known = ::fstat(file_, &status) == 0;
+  if (known && is_null_device(status)) {
+    ::close(std::exchange(file_, -1));
+    return;
+  }
+  if (!known || !S_ISREG(status.st_mode)) {
     ::close(file_);
-    throw Error(ErrorKind::environment, "cannot write the decisions to " + path +
-                                            ": it is no regular file; choose another folder or "
-                                            "file");
+    throw Error(ErrorKind::input, "cannot write the decisions to " + path +
+                                      ": it is no regular file; choose another folder or file, or "
+                                      "/dev/null to keep none");
   }
   cut_torn_end(status.st_size);
 }
@@ -143,10 +167,19 @@ void DecisionFile::add(const DecisionRecord& record) {
   if (file_ < 0) return;
   const std::string line = decision_line(record) + "\n";
   const off_t before = ::lseek(file_, 0, SEEK_END);
-  const ssize_t written = ::write(file_, line.data(), line.size());
-  if (written == static_cast<ssize_t>(line.size())) return;
+  std::size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t part = ::write(file_, line.data() + written, line.size() - written);
+    if (part < 0 && errno == EINTR) continue;
+    if (part <= 0) {
+      why_ = part < 0 ? std::strerror(errno) : "the file takes no more";
+      break;
+    }
+    // Where room ends, a part is taken, and only the next one is told why.
+    written += static_cast<std::size_t>(part);
+  }
+  if (written == line.size()) return;
   ++lost_;
-  why_ = std::strerror(written < 0 ? errno : ENOSPC);
   // The beginning of a line is none, and would spoil the next one.
   if (written > 0 && before >= 0) [[maybe_unused]]
     const int cut = ::ftruncate(file_, before);

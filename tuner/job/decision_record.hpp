@@ -47,12 +47,13 @@ std::string decision_line(const DecisionRecord& record);
 /// @throws Error(data) when the line is no record; `source` names the file
 DecisionRecord decision_from_line(const std::string& line, const std::string& source);
 
-/// Appends records to a file of its own, each with one write, so that a killed writer leaves whole
-/// lines but for the last. One thread.
+/// Appends records to a file of its own, each at once, so that a killed writer leaves whole lines
+/// but for the last. One thread.
 class DecisionFile {
  public:
-  /// @param path "": nothing is written
-  /// @throws Error(environment) when it cannot be written, is a link or no regular file
+  /// @param path "" or /dev/null: nothing is written
+  /// @throws Error(input) when it may not be written, is a link or no regular file,
+  /// Error(environment) when the machine has no room
   explicit DecisionFile(const std::string& path);
   ~DecisionFile();
   DecisionFile(const DecisionFile&) = delete;

@@ -37,12 +37,13 @@ LaunchSearch::LaunchSearch(Task task, const LaunchSearchOptions& options)
       options_(options),
       agent_(search_agent(options)),
       loop_(*agent_),
-      history_(task_.space->arms().size()) {}
+      history_(task_.space->arms().size()),
+      chosen_in_(task_.state) {}
 
 void LaunchSearch::learn(std::size_t arm, const Trial& trial) {
   history_.add(arm, trial);
   loop_.put({arm, 1, false});
-  loop_.observe(std::as_const(task_), trial);
+  chosen_in_ = loop_.observe(task_, trial, std::nullopt).state;
 }
 
 void LaunchSearch::rule_out(std::size_t arm) {

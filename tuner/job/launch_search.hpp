@@ -33,6 +33,8 @@ class LaunchSearch {
   [[nodiscard]] std::size_t best() const;
   [[nodiscard]] int launches() const { return loop_.steps(); }
   [[nodiscard]] const Task& task() const { return task_; }
+  /// What the newest launch's choice was made in: of the choice before it, not of itself.
+  [[nodiscard]] const State& chosen_in() const { return chosen_in_; }
   /// Median step of an arm, microseconds; nullopt when it was not measured.
   [[nodiscard]] std::optional<double> measured(std::size_t arm) const;
 
@@ -42,6 +44,7 @@ class LaunchSearch {
   std::unique_ptr<Agent> agent_;
   TaskLoop loop_;
   ArmHistory history_;
+  State chosen_in_;
 };
 
 }  // namespace dynamiccl

@@ -321,7 +321,9 @@ int main(int argc, char** argv) {
     return dynamiccl::learn(dynamiccl::parse(arguments));
   } catch (const dynamiccl::Error& error) {
     fmt::print(stderr, "dynamiccl-learn: {}\n", error.what());
-    return error.kind() == dynamiccl::ErrorKind::input ? 2 : 1;
+    return error.kind() == dynamiccl::ErrorKind::input || error.kind() == dynamiccl::ErrorKind::data
+               ? 2
+               : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "dynamiccl-learn: {}\n", error.what());
     return 1;

@@ -59,7 +59,7 @@ constexpr const char* kUsage =
     "  --seconds N       ends after N seconds (when the job does)\n"
     "  --out FILE        configuration table with what was learnt\n"
     "  --decisions FILE  every choice, one JSON object per line (FOLDER/decisions.jsonl);\n"
-    "                    `dynamiccl import FILE` stores them\n"
+    "                    `dynamiccl import FILE` stores them, /dev/null keeps none\n"
     "  --seed N          random seed of the agent (1)\n"
     "ranks on several hosts (each with DYNAMICCL_TUNER_HOSTS, a FOLDER of its own per host):\n"
     "  --listen PORT     leads all of them, on one host\n"
@@ -321,7 +321,9 @@ int main(int argc, char** argv) {
     return arguments.relay.empty() ? lead(std::move(arguments)) : relay(arguments);
   } catch (const dynamiccl::Error& error) {
     say(fmt::format("dynamiccl-leader: {}", error.what()));
-    return error.kind() == dynamiccl::ErrorKind::input ? 2 : 1;
+    return error.kind() == dynamiccl::ErrorKind::input || error.kind() == dynamiccl::ErrorKind::data
+               ? 2
+               : 1;
   } catch (const std::exception& error) {
     say(fmt::format("dynamiccl-leader: {}", error.what()));
     return 1;

@@ -218,8 +218,9 @@ Policy read_policy(const std::string& path) {
   std::ostringstream text;
   if (file) text << file.rdbuf();
   if (!file)
-    throw Error(ErrorKind::environment,
-                path + ": the policy cannot be read; make one with `dynamiccl train`");
+    throw Error(
+        ErrorKind::input,
+        path + ": the policy cannot be read; is the name right? `dynamiccl train` makes one");
   Policy policy = parse(text.str(), path);
   if (policy.features != feature_digest() ||
       policy.shape.input != state_width() + kFeedbackFeatures ||

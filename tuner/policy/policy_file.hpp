@@ -44,7 +44,7 @@ std::string policy_or_throw(const std::string& path);
 /// @throws Error(environment) when it cannot be written
 void write_policy(const Policy& policy, const std::string& path);
 
-/// @throws Error(environment) when it cannot be read, Error(data) when it is damaged, of another
+/// @throws Error(input) when it cannot be read, Error(data) when it is damaged, of another
 /// version, or made for another state vector
 Policy read_policy(const std::string& path);
 

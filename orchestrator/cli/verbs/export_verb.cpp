@@ -40,6 +40,8 @@ struct Arguments {
   std::vector<std::string> hidden;
 };
 
+std::string names_something(const std::string& word) { return word.empty() ? "is empty" : ""; }
+
 std::string beside_the_program(const char* name) {
   return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
@@ -56,6 +58,10 @@ Backend backend_of(const Arguments& arguments) {
 
 ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   if (arguments.measured.empty()) {
+    if (!arguments.backend.empty())
+      throw Error(ErrorKind::input,
+                  "--backend says whose settings are chosen: it goes with --measured; a table has "
+                  "its own");
     if (!arguments.up_to.empty())
       throw Error(ErrorKind::input,
                   "--up-to narrows what settings are chosen from: it goes with --measured");
@@ -66,10 +72,7 @@ ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   }
   JointOptions options;
   if (!arguments.up_to.empty()) options.largest = parse_bytes(arguments.up_to);
-  const ConfigurationTable table =
-      measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);
-  if (!arguments.table.empty()) write_table(table, arguments.table);
-  return table;
+  return measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);
 }
 
 void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& answer) {
@@ -86,10 +89,16 @@ void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
 
 /// The database without what tells this machine and its people.
 void export_database(const Arguments& arguments, const Shared& shared) {
-  if (!arguments.table.empty() || !arguments.formats.empty() || !arguments.measured.empty())
-    throw Error(
-        ErrorKind::input,
-        "--anonymous copies the database: it goes without a table, --format and --measured");
+  if (!arguments.table.empty() || !arguments.formats.empty() || !arguments.measured.empty() ||
+      !arguments.out.empty())
+    throw Error(ErrorKind::input,
+                "--anonymous copies the database into the file it names: it goes without a table, "
+                "--format, --measured and --out");
+  const fs::path folder = fs::absolute(arguments.anonymous).parent_path();
+  if (std::error_code ignored; !fs::is_directory(folder, ignored))
+    throw Error(ErrorKind::input, fmt::format("{}: its folder {} does not exist; create it, or "
+                                              "choose another place with --anonymous",
+                                              arguments.anonymous, folder.string()));
   std::vector<std::string> hidden = arguments.hidden;
   if (const std::string host = host_name(); !host.empty()) hidden.push_back(host);
   if (const passwd* user = getpwuid(geteuid()); user != nullptr && geteuid() != 0)
@@ -115,9 +124,20 @@ void export_database(const Arguments& arguments, const Shared& shared) {
       printable(arguments.anonymous)));
 }
 
-void put(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& answer) {
-  for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
-  say(made, folder, shared, answer);
+/// Files of one format and where they go.
+struct ReadyExport {
+  Export made;
+  fs::path folder;
+};
+
+/// Everything that was asked for is made by now: a format that has nothing leaves no other's files.
+void put(const std::vector<ReadyExport>& ready, Shared& shared, nlohmann::json& answer) {
+  for (const auto& [made, folder] : ready) {
+    std::error_code problem;  // what is wrong with the folder its first file says
+    fs::create_directories(folder, problem);
+    for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
+    say(made, folder, shared, answer);
+  }
 }
 
 /// A table may come from somebody else: its regimes name folders here and nowhere else.
@@ -133,11 +153,13 @@ void require_folder_name(const TableRegime& regime) {
 }
 
 /// A table of several regimes: a folder for each. A regime that has nothing for a format says so.
-void export_regimes(const ConfigurationTable& table, const std::vector<ExportFormat>& formats,
-                    const std::vector<const TableRegime*>& regimes, ExportOptions options,
-                    Shared& shared, nlohmann::json& answer) {
+std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
+                                        const std::vector<ExportFormat>& formats,
+                                        const std::vector<const TableRegime*>& regimes,
+                                        ExportOptions options, Shared& shared,
+                                        nlohmann::json& answer) {
   const fs::path base = options.folder;
-  std::size_t files = 0;
+  std::vector<ReadyExport> ready;
   std::string last;
   for (const TableRegime* regime : regimes) require_folder_name(*regime);
   for (const TableRegime* regime : regimes) {
@@ -146,11 +168,7 @@ void export_regimes(const ConfigurationTable& table, const std::vector<ExportFor
     options.folder = folder.string();
     for (const ExportFormat format : formats) {
       try {
-        const Export made = export_table(table, format, options);
-        std::error_code problem;
-        fs::create_directories(folder, problem);
-        put(made, folder, shared, answer);
-        files += made.files.size();
+        ready.push_back({export_table(table, format, options), folder});
       } catch (const Error& error) {
         last =
             fmt::format("{} ({}), {}: {}", regime->name, regime->id, name_of(format), error.what());
@@ -159,9 +177,11 @@ void export_regimes(const ConfigurationTable& table, const std::vector<ExportFor
       }
     }
   }
-  if (files == 0)
+  if (std::all_of(ready.begin(), ready.end(),
+                  [](const ReadyExport& one) { return one.made.files.empty(); }))
     throw Error(ErrorKind::input,
                 "none of the table's regimes has anything for these formats; the last: " + last);
+  return ready;
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
@@ -174,17 +194,17 @@ void run_export(const Arguments& arguments, Shared& shared) {
     throw Error(ErrorKind::input, "--out is required: a folder for the files");
   std::vector<ExportFormat> formats;
   for (const std::string& name : arguments.formats)
-    formats.push_back(parse_named<ExportFormat>(name));
+    if (const auto format = parse_named<ExportFormat>(name);
+        std::find(formats.begin(), formats.end(), format) == formats.end())
+      formats.push_back(format);
   // The files that jobs load have a variable a line.
   for (const auto& [option, path] :
        {std::pair{"--plugin", &arguments.plugin},
         std::pair{"--shared-folder", &arguments.shared_folder}, std::pair{"--out", &arguments.out}})
     require_one_line(option, *path);
   const ConfigurationTable table = table_of(arguments, shared);
-  std::error_code problem;
   const fs::path folder = fs::absolute(arguments.out);
   require_no_strangers(folder, "choose another place with --out");
-  fs::create_directories(folder, problem);
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
                                                  : arguments.plugin,
@@ -193,11 +213,14 @@ void run_export(const Arguments& arguments, Shared& shared) {
                         {"use", nlohmann::json::array()},
                         {"notes", nlohmann::json::array()}};
   const auto regimes = regimes_with_rows(table);
+  std::vector<ReadyExport> ready;
   if (arguments.regime.empty() && regimes.size() > 1)
-    export_regimes(table, formats, regimes, options, shared, answer);
+    ready = export_regimes(table, formats, regimes, options, shared, answer);
   else
     for (const ExportFormat format : formats)
-      put(export_table(table, format, options), folder, shared, answer);
+      ready.push_back({export_table(table, format, options), folder});
+  if (!arguments.measured.empty() && !arguments.table.empty()) write_table(table, arguments.table);
+  put(ready, shared, answer);
   if (shared.json) fmt::print("{}\n", answer.dump(1));
 }
 
@@ -223,7 +246,8 @@ void add_export_verb(CLI::App& app, Shared& shared) {
   verb->add_option(
       "--regime", arguments->regime,
       "id or name of the table's regime, or its beginning (of several, a folder each)");
-  verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
+  verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--up-to", arguments->up_to,
                    "with --measured: a profile for messages up to this size, which gives none away "
                    "for larger ones");
@@ -234,8 +258,10 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "(the table's own, or /run/job)");
   verb->add_option("--anonymous", arguments->anonymous,
                    "instead: copy the database into this new file, for sharing, without hosts, "
-                   "users, paths and addresses");
-  verb->add_option("--hide", arguments->hidden, "with --anonymous: replace this word, too");
+                   "users, paths and addresses")
+      ->check(names_something);
+  verb->add_option("--hide", arguments->hidden, "with --anonymous: replace this word, too")
+      ->check(names_something);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(

@@ -48,6 +48,7 @@ const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-
 constexpr std::size_t kMostLogBytes = std::size_t{256} << 20;
 
 std::string read_file(const std::string& path) {
+  if (path.empty()) throw Error(ErrorKind::input, "import: an empty name is no file");
   std::error_code error;
   if (fs::is_directory(path, error))
     throw Error(ErrorKind::input, path + ": is a folder; name the files in it");
@@ -91,7 +92,8 @@ std::set<std::string> formats_in(const std::string& text, const std::string& pat
 std::string format_of(const std::string& text, const std::string& path) {
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool braced = first != std::string::npos && text[first] == '{';
-  if (braced && text.substr(0, text.find('\n')).find("\"propensity\"") != std::string::npos)
+  if (braced && text.substr(first, text.find('\n', first) - first).find("\"propensity\"") !=
+                    std::string::npos)
     return "decisions";
   // A document of nccl-tests is one long line; a line of metadata before a table is not the table.
   if (braced && nlohmann::json::accept(text)) return "nccl-tests-json";
@@ -205,13 +207,12 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
   for (const auto& run : summary.runs) {
     const bool grown =
         std::find(summary.grown.begin(), summary.grown.end(), run) != summary.grown.end();
-    done.push_back(
-        {path, "dynamiccl", run, grown ? "imported anew: has more launches by now" : "imported"});
+    done.push_back({path, "dynamiccl", run, grown ? "imported anew: has more by now" : "imported"});
   }
   if (summary.diverged > 0)
     done.push_back({path, "dynamiccl", "",
                     counted(summary.diverged, "run") +
-                        " left as before: here and there have launches of their own"});
+                        " left as before: here and there have launches or choices of their own"});
   if (summary.already_there > 0)
     done.push_back(
         {path, "dynamiccl", "", counted(summary.already_there, "run") + " already there"});
@@ -223,8 +224,26 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
 /// What `dynamiccl-leader` chose in one job.
 struct ReadDecisions {
   ForeignRun run;
+  std::string other_id;  ///< of the run where another file begins with the same line
   std::vector<DecisionRecord> records;
 };
+
+std::string id_of(const std::string& text) {
+  const std::string digest = sha256_hex(text);
+  return fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
+                     digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+}
+
+/// A leader appends to its file: its first line stays.
+std::string first_line(const std::string& text) {
+  const auto begin = text.find_first_not_of('\n');
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+void take_id(ForeignRun& foreign, const std::string& id) {
+  foreign.run.id = id;
+  foreign.run.spec_text = "# what a leader chose in a job: " + id + "\n";
+}
 
 ReadDecisions read_leaders_file(const std::string& path, const std::string& text) {
   ReadDecisions read;
@@ -240,12 +259,10 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
       fmt::format("{:%Y-%m-%dT%H:%M:%S}.000Z",
                   fmt::gmtime(std::chrono::system_clock::to_time_t(
                       std::chrono::file_clock::to_sys(fs::last_write_time(path)))));
-  const std::string& digest = foreign.sha256;
-  foreign.run.id = fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
-                               digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+  take_id(foreign, id_of(first_line(text)));
+  read.other_id = id_of(text);
   foreign.run.name = "job";
   foreign.run.spec_path = foreign.source;
-  foreign.run.spec_text = "# what a leader chose in a job: " + foreign.run.id + "\n";
   foreign.run.overrides = {"tune=leader"};
   foreign.run.seed = read.records.front().author.seed;
   foreign.run.tool_version = "dynamiccl-leader";
@@ -254,11 +271,9 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
   return read;
 }
 
-Imported store_decisions(Store& store, const std::string& db, const ReadDecisions& read) {
-  const ForeignRun& run = read.run;
-  // An import that ended between the run and its choices is completed.
-  store.import_run(run);
-  // Leaders that followed each other in one folder may have had seeds of their own.
+/// By their authors: leaders that followed each other in one folder may have had seeds of their
+/// own.
+std::vector<StoredSearch> searches_of(const ReadDecisions& read) {
   using Author = std::tuple<std::string, std::string, std::uint64_t>;
   std::map<Author, std::vector<DecisionInfo>> by_author;
   for (const DecisionRecord& record : read.records)
@@ -267,13 +282,29 @@ Imported store_decisions(Store& store, const std::string& db, const ReadDecision
   std::vector<StoredSearch> searches;
   for (auto& [author, rows] : by_author) {
     const auto& [agent, policy, seed] = author;
-    searches.emplace_back(TuningInfo{run.run.id, "job", agent, policy, seed, "{}"},
-                          std::move(rows));
+    searches.emplace_back(TuningInfo{"", "job", agent, policy, seed, "{}"}, std::move(rows));
   }
-  if (!DecisionLog(db).add_all(run.run.id, searches))
-    return {run.source, "decisions", run.run.id, "already there"};
+  return searches;
+}
+
+Imported store_decisions(Store& store, const std::string& db, const ReadDecisions& read) {
+  ForeignRun run = read.run;
+  std::vector<StoredSearch> searches = searches_of(read);
+  DecisionLog log(db);
+  if (const auto known = log.run_of_file(searches, run.source); !known.empty())
+    take_id(run, known);
+  else if (log.has_choices(run.run.id))
+    take_id(run, read.other_id);
+  for (auto& [tuning, rows] : searches) tuning.run_id = run.run.id;
+  const bool grown = log.has_choices(run.run.id);
+  // An import that ended between the run and its choices is completed.
+  store.import_run(run);
+  const std::size_t added = log.add_new(run, searches);
+  if (added == 0) return {run.source, "decisions", run.run.id, "already there"};
   return {run.source, "decisions", run.run.id,
-          "imported, " + counted(read.records.size(), "choice")};
+          grown ? fmt::format("{} new, {} already there", counted(added, "choice"),
+                              read.records.size() - added)
+                : "imported, " + counted(added, "choice")};
 }
 
 Table imported_table(const std::vector<Imported>& done) {
@@ -328,9 +359,12 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   std::vector<ReadDecisions> decisions;
   for (const auto& path : arguments.files) {
     auto text = read_file(path);
-    const bool database = arguments.format == "auto" ? text.starts_with("SQLite format 3")
-                                                     : arguments.format == "dynamiccl";
-    if (database) {
+    const bool is_database = text.starts_with("SQLite format 3");
+    if (arguments.format == "dynamiccl" && !is_database)
+      throw Error(ErrorKind::data, path +
+                                       ": is no DynamICCL database, as --format dynamiccl says; "
+                                       "leave --format out, or name another file");
+    if (is_database && (arguments.format == "auto" || arguments.format == "dynamiccl")) {
       databases.push_back(path);
       continue;
     }

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "core/vocabulary/error.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
@@ -24,6 +27,19 @@ struct TrainArguments {
   std::string without;
 };
 
+/// As dynamiccl-learn names them.
+bool is_file_of_report(const std::string& name) {
+  constexpr std::string_view kBegin = "seed-";
+  constexpr std::string_view kEnd = ".policy";
+  if (name == "curves.csv" || name == "held_out.csv") return true;
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd) ||
+      name.size() <= kBegin.size() + kEnd.size())
+    return false;
+  const auto digits = name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
+  return std::all_of(digits.begin(), digits.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
 /// Two places of which one would be the other's folder, or none at all.
 void check_names(const TrainArguments& arguments) {
   if (arguments.out.empty())
@@ -36,6 +52,15 @@ void check_names(const TrainArguments& arguments) {
     return path.has_filename() ? path : path.parent_path();  // "P/" is P
   };
   const auto policy = resolved(arguments.out);
+  if (policy.parent_path() == resolved(arguments.report) &&
+      is_file_of_report(policy.filename().string()))
+    throw Error(
+        ErrorKind::input,
+        fmt::format("--out {} --report {}: the report has a file of that name itself (every seed's "
+                    "policy is seed-N.policy there), and one would be lost; choose another name "
+                    "with --out, as {}",
+                    arguments.out, arguments.report,
+                    (std::filesystem::path(arguments.report) / "best.policy").string()));
   for (auto folder = resolved(arguments.report); folder.has_relative_path();
        folder = folder.parent_path())
     if (folder == policy)
@@ -56,7 +81,8 @@ void make_places(const TrainArguments& arguments) {
                                                 std::strerror(errno), remedy));
   };
   check_names(arguments);
-  if (std::filesystem::is_directory(arguments.out))
+  if (std::filesystem::is_directory(arguments.out) ||
+      !std::filesystem::path(arguments.out).has_filename())
     throw Error(
         ErrorKind::input,
         fmt::format("{}: is a folder, and the policy a file; name it with --out {}", arguments.out,

@@ -32,6 +32,7 @@
 #include "tuner/action/reach.hpp"
 #include "tuner/agents/advice.hpp"
 #include "tuner/agents/policy_agent.hpp"
+#include "tuner/policy/policy_file.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -394,6 +395,8 @@ void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
 int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& shared) {
   if (arguments.terms == kListTerms) return list_terms(shared);
   require_that_all_act(verb, arguments, shared);
+  // Before anything is looked at that takes longer.
+  if (!arguments.policy.empty()) read_policy(arguments.policy);
   if (!shared.command.empty()) return run_job_tuning(arguments, shared);
   if (arguments.experiment.file.empty())
     throw Error(ErrorKind::input,

@@ -290,7 +290,8 @@ std::string JobTuning::text_of(std::size_t arm) const {
   return text.starts_with("library ") ? text.substr(8) : text;
 }
 
-DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm) const {
+DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm,
+                                        const State& state) const {
   const Task& task = search_->task();
   DecisionRecord record;
   // One step of the whole job, not a call of one size.
@@ -301,7 +302,7 @@ DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm) const
   // Each launch has a configuration of its own.
   record.epoch = static_cast<std::uint64_t>(launched_);
   record.arm = text_of(arm);
-  record.state = state_json(task.state);
+  record.state = state_json(state);
   record.candidates = candidates_json(*task.space);
   record.asked = setting_json(task.space->setting(task.space->arms()[arm]));
   return decision_info(record);
@@ -311,7 +312,7 @@ void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial) {
   DecisionInfo row = launch_decision(choice.arm == 0      ? "reference"
                                      : choice.exploratory ? "explore"
                                                           : "exploit",
-                                     choice.arm);
+                                     choice.arm, search_->chosen_in());
   row.propensity = std::clamp(choice.propensity, 1e-12, 1.0);
   const double reference = search_->measured(0).value_or(0);
   row.guard = name_of(
@@ -449,7 +450,8 @@ JobTuningResult JobTuning::search_and_confirm() {
   if (result_.interrupted_by == 0) confirm();
   if (result_.verdict == Verdict::faster) result_.choice = best_;
   if (search_ && result_.interrupted_by == 0) {
-    DecisionInfo row = launch_decision("final", result_.kept() ? best_launch_arm_ : 0);
+    DecisionInfo row =
+        launch_decision("final", result_.kept() ? best_launch_arm_ : 0, search_->task().state);
     row.arm = result_.kept() ? best_arm_ : "default";
     row.guard = name_of(best_.is_default() || result_.kept() ? GuardVerdict::pass
                         : result_.verdict == Verdict::slower ? GuardVerdict::slower_than_default

@@ -93,7 +93,8 @@ class JobTuning {
   void store_call_decisions(const JobTrialResult& trial, const std::string& label);
   [[nodiscard]] JobChoice setting_of(std::size_t arm) const;
   [[nodiscard]] std::string text_of(std::size_t arm) const;
-  [[nodiscard]] DecisionInfo launch_decision(const char* kind, std::size_t arm) const;
+  [[nodiscard]] DecisionInfo launch_decision(const char* kind, std::size_t arm,
+                                             const State& state) const;
 
   const JobCommand& command_;
   const JobTuningOptions& options_;

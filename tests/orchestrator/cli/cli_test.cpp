@@ -554,6 +554,35 @@ TEST_CASE("export looks at its formats before its input, and a missing table is 
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
+TEST_CASE("export writes all formats or none") {
+  const Folder folder;
+  const auto out = folder.path("out");
+  const auto db = folder.path("x.sqlite");
+  REQUIRE(run({"import", DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/all_reduce_h200x8.txt",
+               "--db", db})
+              .exit_code == 0);
+  // The settings are NCCL's: Gloo has none.
+  const auto both = [&](const std::string& formats, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"export", "--measured", "last",  "--backend", "nccl", "--db",
+                                   db,       "--format",   formats, "--out",     out};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const auto table = folder.path("t.json");
+  const auto refused = both("toml,gloo", {table});
+  INFO(refused.err << refused.out);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.out.empty());
+  CHECK_FALSE(std::filesystem::exists(out));
+  CHECK_FALSE(std::filesystem::exists(table));
+  // One that is named twice is written once.
+  const auto twice = both("toml,toml", {"--json", table});
+  INFO(twice.err);
+  REQUIRE(twice.exit_code == 0);
+  CHECK(nlohmann::json::parse(twice.out).at("files").size() == 1);
+  CHECK(std::filesystem::exists(table));
+}
+
 TEST_CASE("a path that is no UTF-8 leaves the plan's JSON readable, and no run begins there") {
   const Folder folder;
   const auto path = folder.file("x.toml", kExperiment);
@@ -623,6 +652,11 @@ TEST_CASE("training that cannot be written is refused before it begins") {
   CHECK(refused({"--out", "/dev/null/x.policy"}).find("another place with --out") !=
         std::string::npos);
   CHECK(refused({"--out", "/tmp"}).find("is a folder") != std::string::npos);
+  const testing::Folder fresh;
+  CHECK(refused({"--out", fresh.path("new") + "/"}).find("new/ppo.policy") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(fresh.path("new")));
+  CHECK(refused({"--seeds", "many"}).find("--seeds: \"many\" is no number") != std::string::npos);
+  CHECK(refused({"--seeds", "0"}).find("--seeds: Value 0 is too small") != std::string::npos);
   CHECK(refused({"--out", "x.policy", "--report", "/dev/null/r"}).find("--report") !=
         std::string::npos);
   CHECK(refused({"--out", ""}).find("--out: an empty name is no file") != std::string::npos);
@@ -634,6 +668,13 @@ TEST_CASE("training that cannot be written is refused before it begins") {
     CHECK(
         refused({"--out", place, "--report", report}).find("cannot be the folder of the report") !=
         std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(place));
+  }
+  // The kept policy and a seed's own are two files.
+  for (const char* name : {"seed-1.policy", "seed-12.policy", "curves.csv", "held_out.csv"}) {
+    INFO(name);
+    CHECK(refused({"--out", place + "/" + name, "--report", place + "/."})
+              .find("the report has a file of that name itself") != std::string::npos);
     CHECK_FALSE(std::filesystem::exists(place));
   }
 }

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cli/cli.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
@@ -51,6 +53,99 @@ TEST_CASE("two formats at once are refused by every verb that has formats") {
   CHECK_THAT(refusal({"report", "--html", "--format", "csv"}, db),
              ContainsSubstring("report: --html and --format csv are two formats; give one"));
   CHECK(run({"report", "--format", "json", "--json", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("an option before the verb is named, with the place where it belongs") {
+  const auto told = [](const std::vector<std::string>& words) {
+    const auto refused = run(words);
+    INFO(join(words, " ") << "\n" << refused.out);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.out.empty());
+    return refused.err;
+  };
+  CHECK_THAT(
+      told({"--db", "x.sqlite", "run", "e.toml"}),
+      ContainsSubstring("--db stands before the verb; it goes behind it: dynamiccl run --db"));
+  CHECK_THAT(told({"--db=run", "list"}), ContainsSubstring("dynamiccl list --db"));
+  // A value that is a verb's name is none.
+  CHECK_THAT(told({"--db", "run", "list"}), ContainsSubstring("dynamiccl list --db"));
+  CHECK_THAT(told({"-q", "list"}), ContainsSubstring("dynamiccl list -q"));
+  CHECK_THAT(told({"--prove", "list"}), ContainsSubstring("list has no such option"));
+  CHECK_THAT(told({"--nothing"}), ContainsSubstring("there is no option --nothing"));
+  CHECK_THAT(told({"--json"}), ContainsSubstring("--json stands before the verb"));
+  CHECK(run({"--json", "--version"}).exit_code == 0);
+}
+
+TEST_CASE("an error of the file system names all places that it is about") {
+  const auto full = std::make_error_code(std::errc::no_space_on_device);
+  const auto told = [&](auto... places) {
+    return of_places(std::filesystem::filesystem_error("cannot rename", places..., full));
+  };
+  using Path = std::filesystem::path;
+  CHECK_THAT(told(Path("a.part"), Path("/b/a")),
+             ContainsSubstring("dynamiccl: a.part and /b/a: " + full.message()));
+  CHECK_THAT(told(Path("a")), ContainsSubstring("dynamiccl: a: " + full.message()));
+  CHECK_THAT(told(), ContainsSubstring("dynamiccl: " + full.message()));
+}
+
+TEST_CASE("a policy that is not there is wrong input, by its name") {
+  const Folder folder;
+  const auto experiment =
+      folder.file("e.toml",
+                  "name = \"e\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
+                  "architecture = \"ring\"\nranks = 2\n[[work]]\narchitecture = \"ring\"\n"
+                  "collective = \"allreduce\"\nsize = \"1KiB\"\n[protocol]\nlaunches = 1\n");
+  const auto policy = folder.path("no such.policy");
+  const auto db = folder.path("x.sqlite");
+  CHECK_THAT(refusal({"tune", experiment, "--agent", "ppo", "--policy", policy, "--table",
+                      folder.path("t.json")},
+                     db),
+             ContainsSubstring(policy + ": the policy cannot be read"));
+  CHECK_FALSE(std::filesystem::exists(db));
+  const auto damaged = folder.file("damaged.policy", "nothing");
+  CHECK_THAT(refusal({"tune", experiment, "--agent", "ppo", "--policy", damaged, "--table",
+                      folder.path("t.json")},
+                     db),
+             ContainsSubstring(damaged + ": is no policy file"));
+}
+
+TEST_CASE("import names the file that it cannot take, not the database it would go to") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  CHECK_THAT(refusal({"import", ""}, db), ContainsSubstring("an empty name is no file"));
+  const auto text = refusal({"import", kTable, "--format", "dynamiccl"}, db);
+  CHECK_THAT(text, ContainsSubstring(kTable + ": is no DynamICCL database"));
+  CHECK_THAT(text, !ContainsSubstring("--db"));
+  CHECK_FALSE(std::filesystem::exists(db));
+  // Blank lines before a leader's first choice.
+  const auto choices = folder.file("d.jsonl", "\n\n{\"agent\": \"a\", \"propensity\": 1}\n");
+  CHECK_THAT(refusal({"import", choices}, db),
+             ContainsSubstring("d.jsonl:3: the line is no decision"));
+}
+
+TEST_CASE("export refuses what it would leave aside, by its name") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto table = folder.path("t.json");
+  const auto out = folder.path("out");
+  REQUIRE(run({"export", table, "--measured", "last", "--format", "toml", "--out", out, "--db", db})
+              .exit_code == 0);
+  CHECK_THAT(refusal({"export", table, "--backend", "gloo", "--format", "toml", "--out", out}, db),
+             ContainsSubstring("--backend") && ContainsSubstring("goes with --measured"));
+  CHECK_THAT(refusal({"export", table, "--ranks", "-3", "--format", "toml", "--out", out}, db),
+             ContainsSubstring("--ranks"));
+  CHECK_THAT(refusal({"export", table, "--ranks", "99", "--format", "toml", "--out", out}, db),
+             ContainsSubstring("no rows of this regime with 99 ranks"));
+  CHECK_THAT(refusal({"export", "--anonymous", ""}, db),
+             ContainsSubstring("--anonymous: is empty"));
+  const auto copy = folder.path("copy.sqlite");
+  CHECK_THAT(refusal({"export", "--anonymous", copy, "--hide", ""}, db),
+             ContainsSubstring("--hide: is empty"));
+  CHECK_THAT(refusal({"export", "--anonymous", copy, "--out", out}, db),
+             ContainsSubstring("--measured and --out"));
+  CHECK_THAT(refusal({"export", "--anonymous", folder.path("none/copy.sqlite")}, db),
+             ContainsSubstring("choose another place with --anonymous"));
+  CHECK_FALSE(std::filesystem::exists(copy));
 }
 
 TEST_CASE("a report is not written under a name of another kind") {

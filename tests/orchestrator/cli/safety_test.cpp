@@ -319,7 +319,7 @@ TEST_CASE("regimes of a table name no folder outside of the one that was asked f
     const auto refused = run({"export", file, "--format", "gloo", "--out", folder.path("a/b/out")});
     CHECK(refused.exit_code == 2);
     CHECK_THAT(refused.err, ContainsSubstring("is no id"));
-    CHECK(std::filesystem::is_empty(folder.path("a/b/out")));
+    CHECK_FALSE(std::filesystem::exists(folder.path("a/b/out")));
   }
 }
 
@@ -573,6 +573,68 @@ TEST_CASE("a leader's choices are imported whole, or can be imported again", "[s
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].at("choices") == 2);
   CHECK(rows[1].at("choices") == 1);
+}
+
+TEST_CASE("of a leader's file that has grown, import adds what is new, once", "[safety][E-124]") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const auto line = [](int seed, int step, double time_us) {
+    DecisionRecord record;
+    record.author = {"bandit", "", static_cast<std::uint64_t>(seed)};
+    record.task_key = "nccl/ring/allreduce/2^20/r2n1";
+    record.step = step;
+    record.kind = step == 0 ? "reference" : "explore";
+    record.time_us = time_us;
+    return decision_line(record) + "\n";
+  };
+  const auto import = [&](const std::string& text, const std::string& name, const std::string& to) {
+    const auto result = run({"import", folder.file(name, text), "--db", to, "--json"});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return nlohmann::json::parse(result.out)[0].at("outcome").get<std::string>();
+  };
+  const auto count = [&](const std::string& to, const std::string& table) {
+    const auto rows = run({"query", "SELECT count(*) AS n FROM " + table, "--json", "--db", to});
+    INFO(rows.err);
+    return nlohmann::json::parse(rows.out)[0].at("n").get<int>();
+  };
+  const std::string begin = line(1, 0, 7.25) + line(1, 1, 6.5);
+  // The second leader in the folder has another seed.
+  const std::string grown = begin + line(1, 2, 6.125) + line(2, 0, 7.5);
+  CHECK(import(begin, "decisions.jsonl", db) == "imported, 2 choices");
+  CHECK(import(grown, "decisions.jsonl", db) == "2 choices new, 2 already there");
+  CHECK(import(grown, "decisions.jsonl", db) == "already there");
+  // A copy that was made before, and one elsewhere.
+  CHECK(import(begin, "decisions.jsonl", db) == "already there");
+  CHECK(import(grown + line(2, 1, 5.5), "copy.jsonl", db) == "1 choice new, 4 already there");
+  CHECK(count(db, "run") == 1);
+  CHECK(count(db, "tuning") == 2);
+  CHECK(count(db, "decision") == 5);
+  CHECK(count(db, "imported_run WHERE source_json->>'$.decisions' = 5") == 1);
+
+  SECTION("another job that began alike is another one") {
+    CHECK(import(line(1, 0, 7.25) + line(1, 1, 6.75), "other.jsonl", db) == "imported, 2 choices");
+    CHECK(import(line(1, 0, 7.25) + line(1, 1, 6.75) + line(1, 2, 1.5), "other.jsonl", db) ==
+          "1 choice new, 2 already there");
+    CHECK(count(db, "run") == 2);
+    CHECK(count(db, "decision") == 8);
+  }
+  SECTION("a database that holds more of it brings the rest") {
+    const auto elsewhere = folder.path("y.sqlite");
+    CHECK(import(begin, "decisions.jsonl", elsewhere) == "imported, 2 choices");
+    for (const char* outcome : {"has more by now", "already there"}) {
+      const auto merged = run({"import", db, "--db", elsewhere});
+      INFO(merged.out << merged.err);
+      CHECK_THAT(merged.out, ContainsSubstring(outcome));
+    }
+    CHECK(count(elsewhere, "run") == 1);
+    CHECK(count(elsewhere, "decision") == 5);
+    // The other way there is less, which takes nothing away.
+    const auto less = folder.path("z.sqlite");
+    CHECK(import(begin, "decisions.jsonl", less) == "imported, 2 choices");
+    CHECK_THAT(run({"import", less, "--db", db}).out, ContainsSubstring("already there"));
+    CHECK(count(db, "decision") == 5);
+  }
 }
 
 TEST_CASE("a search begins only where its table can be written", "[safety]") {

@@ -139,6 +139,22 @@ TEST_CASE("variables whose names begin alike reach a command, each with its valu
   unsetenv("DYNAMICCL_TEST_SHORT");
 }
 
+TEST_CASE("who wants to look around is called again and again while commands run") {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("dyn-looks-" + std::to_string(getpid()))).string();
+  auto options = options_for(60);
+  options.stopped_limit = Micros(0.15e6);
+  int looks = 0;
+  options.on_look = [&] {
+    if (++looks == 3) std::ofstream{file};
+  };
+  const auto outcome =
+      run_processes({shell("until [ -e " + file + " ]; do sleep 0.02; done")}, options);
+  std::filesystem::remove(file);
+  CHECK(outcome.ok());
+  CHECK(looks >= 3);
+}
+
 TEST_CASE("a command that ends by a signal says which") {
   const auto outcome = run_processes({shell("kill -SEGV $$")}, options_for(10));
   CHECK(outcome.results[0].signal == SIGSEGV);

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -96,12 +99,37 @@ TEST_CASE("a full disk costs choices, which is said, and no line that was writte
     REQUIRE(setrlimit(RLIMIT_FSIZE, &usual) == 0);
     CHECK(std::filesystem::file_size(path) == before);
     file.add(choice(5));
-    CHECK_THAT(file.problem(), ContainsSubstring("2 choices are not in it"));
+    // Some of the line was taken before the limit: what ended it is told, and no other reason.
+    CHECK_THAT(file.problem(),
+               ContainsSubstring("2 choices are not in it: " + std::string(std::strerror(EFBIG))));
   }
   static_cast<void>(std::signal(SIGXFSZ, handler));
   const auto records = read_decisions(path);
   REQUIRE(records.size() == 3);
   CHECK(records.back().step == 5);
+}
+
+TEST_CASE("choices can be kept nowhere, and a place that takes none is wrong input", "[safety]") {
+  {
+    DecisionFile file("/dev/null");
+    file.add(choice(1));
+    CHECK(file.problem().empty());
+  }
+  const TempFolder folder;
+  const std::string pipe = folder.path() + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& place :
+       {pipe, folder.path(), folder.path() + "/no/such", std::string("/dev/full")}) {
+    INFO(place);
+    try {
+      const DecisionFile file(place);
+      FAIL_CHECK("taken");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      CHECK_THAT(error.what(), ContainsSubstring(place + ": ") &&
+                                   ContainsSubstring("choose another folder or file"));
+    }
+  }
 }
 
 TEST_CASE("a line that is no choice is named by its number", "[safety]") {

@@ -410,14 +410,14 @@ TEST_CASE("dynamiccl-leader waits for no pipe and follows no link in its folder"
   REQUIRE(mkfifo(decisions.c_str(), 0600) == 0);
   const Led piped = lead(folder, "");
   INFO(piped.said);
-  CHECK(piped.code == 1);
+  CHECK(piped.code == 2);
   CHECK(piped.said.find("is no regular file") != std::string::npos);
   fs::remove(decisions);
   const std::string victim = job.folder + "/victim";
   fs::create_symlink(victim, decisions);
   const Led linked = lead(folder, "");
   INFO(linked.said);
-  CHECK(linked.code == 1);
+  CHECK(linked.code == 2);
   CHECK(linked.said.find("it is a link") != std::string::npos);
   CHECK_FALSE(fs::exists(victim));
 }
