@@ -48,7 +48,7 @@ std::string place_of_no_text(const std::string& folder, std::size_t start) {
 /// started.
 std::string text_of_process(const std::string& folder, const TextFields& fields) {
   constexpr int kLooks = 100;
-  constexpr int kLooksAtNone = 5;
+  constexpr int kLooksAtNone = 10;
   constexpr useconds_t kPauseUs = 1000;
   std::string place;
   int same = 0;

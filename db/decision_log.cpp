@@ -188,15 +188,18 @@ void DecisionLog::add(std::int64_t tuning, const std::vector<DecisionInfo>& deci
 }
 
 std::string DecisionLog::run_of_file(const std::vector<StoredSearch>& searches,
-                                     const std::string& source) {
+                                     const std::string& source, const std::string& sha256) {
   return explained(impl_->path_, "looking for a leader's choices", [&]() -> std::string {
-    SQLite::Statement runs(impl_->db_,
-                           "SELECT r.uuid, i.source FROM imported_run i JOIN run r ON r.id = "
-                           "i.run_id WHERE i.format = 'dynamiccl' AND json_type(i.source_json, "
-                           "'$.decisions') IS NOT NULL ORDER BY r.id");
+    SQLite::Statement runs(
+        impl_->db_,
+        "SELECT r.uuid, i.source, i.sha256 FROM imported_run i JOIN run r ON r.id = "
+        "i.run_id WHERE i.format = 'dynamiccl' AND json_type(i.source_json, "
+        "'$.decisions') IS NOT NULL ORDER BY r.id");
     while (runs.executeStep()) {
       const std::string run = runs.getColumn(0).getString();
-      if (is_file_of_run(impl_->db_, run, searches, runs.getColumn(1).getString() == source))
+      const bool same_place = runs.getColumn(1).getString() == source;
+      if (runs.getColumn(2).getString() == sha256 ||
+          is_file_of_run(impl_->db_, run, searches, same_place))
         return run;
     }
     return "";

@@ -62,8 +62,11 @@ class DecisionLog {
   void add(std::int64_t tuning, const std::vector<DecisionInfo>& decisions);
   /// The run of a leader's file as it was when it was imported: what is stored of it are the first
   /// of these choices, or begins with them. "" when there is none.
-  /// @param source path of the file; of one elsewhere, a time must be the same as well
-  std::string run_of_file(const std::vector<StoredSearch>& searches, const std::string& source);
+  /// @param source path of the file; of one elsewhere, a time must be the same as well, or all of
+  /// it
+  /// @param sha256 of the file
+  std::string run_of_file(const std::vector<StoredSearch>& searches, const std::string& source,
+                          const std::string& sha256);
   /// Whether choices of that run are stored.
   bool has_choices(const std::string& run_id);
   /// What of a leader's file is not stored yet, all of it or nothing. The run is stored by then.

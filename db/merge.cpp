@@ -19,23 +19,16 @@ namespace {
 class Snapshot {
  public:
   Snapshot(const std::string& other, const std::string& beside) : path_(beside + ".merging") {
-    remove();
-    explained(other, "copying", [&] {
-      SQLite::Database from = open_for_reading(other);
-      SQLite::Database to(file_name_of(path_), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-      SQLite::Backup backup(to, from);
-      backup.executeStep();
-    });
-    bool has_running = false;
-    {
-      SQLite::Database copy = open_for_writing(path_);
-      migrate(copy, other, current_schema());
-      has_running =
-          copy.tableExists("run") &&
-          copy.execAndGet("SELECT count(*) FROM run WHERE status = 'running'").getInt() > 0;
+    constexpr int kCopies = 5;
+    for (int copies = 0; copies < kCopies; ++copies) {
+      remove();
+      const int running = copy(other);
+      if (running == 0) return;
+      // Opening for rows ends those whose process is dead: killed runs come along, too.
+      { const Statements ended(path_); }
+      // One that has come to its end since the copy was made is dead as well, and was not killed.
+      if (running_in(open_for_reading(other)) == running) return;
     }
-    // Opening for rows ends those whose process is dead: killed runs come along, too.
-    if (has_running) const Statements ended(path_);
   }
   ~Snapshot() { remove(); }
   Snapshot(const Snapshot&) = delete;
@@ -43,6 +36,23 @@ class Snapshot {
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
+  static int running_in(const SQLite::Database& db) {
+    if (!db.tableExists("run")) return 0;
+    SQLite::Statement count(db, "SELECT count(*) FROM run WHERE status = 'running'");
+    return count.executeStep() ? count.getColumn(0).getInt() : 0;
+  }
+  /// @returns how many runs go on in it
+  int copy(const std::string& other) {
+    explained(other, "copying", [&] {
+      SQLite::Database from = open_for_reading(other);
+      SQLite::Database to(file_name_of(path_), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+      SQLite::Backup backup(to, from);
+      backup.executeStep();
+    });
+    SQLite::Database copied = open_for_writing(path_);
+    migrate(copied, other, current_schema());
+    return running_in(copied);
+  }
   void remove() const {
     std::error_code ignored;
     for (const char* suffix : {"", "-wal", "-shm", "-journal"})

@@ -229,7 +229,7 @@ try:
     log = open(f"{sys.argv[1]}/online-pairs.log").read()
 except OSError:
     log = ""
-for one, ms in zip(launches("online"), re.findall(r"settings tried, which cost (\d+) ms in all", log)):
+for one, ms in zip(launches("online"), re.findall(r"settings? tried, which cost (\d+) ms in all", log)):
     print(f"online: lost by trying, as the learner counts: {100 * float(ms) / sum(t for t, _ in one):.2f} % of {len(one)} steps")
 pairs = list(zip(sides["online"], sides[base]))
 if pairs:

@@ -7,6 +7,8 @@
 # interfaces of the network it was mounted in, so it is mounted anew.
 folder=$1
 shift
+# Texts are compared as they are for anybody.
+unset COLUMNS LINES
 apart="--pid --ipc --fork --kill-child --mount --mount-proc"
 if ! unshare $apart true 2>/dev/null; then
   echo "apart.sh: no namespaces of its own here, the test shares processes and /tmp with others" >&2

@@ -71,7 +71,7 @@ std::vector<std::string> kill_everywhere(const ClusterSession& session,
         command_line(session.node_argv(
             node.name, {"/bin/sh", "-c", std::string(embedded::end_marked_ranks_sh), "sh", name})) +
         " & ";
-  return {"timeout", "20", "/bin/sh", "-c", script + "wait"};
+  return {"timeout", "60", "/bin/sh", "-c", script + "wait"};
 }
 
 /// Ranks on the nodes: bare or each in Apptainer, and nothing runs there between launches, or in

@@ -5,11 +5,12 @@
 # While a process changes its program the kernel shows no environment of it: it is looked at again.
 # The reader opens the file itself: what the shell opened would be gone when another program reads it.
 is_marked() {
+  # Kernel threads, processes that have ended and other people's show no program.
+  [ -e "$1/exe" ] || return 1
   looks=0
   while :; do
     text=$(cat -v "$1/environ" 2>/dev/null)
     case "^@$text" in *"^@DYNAMICCL_ENVIRONMENT=$2^@"*) return 0 ;; esac
-    # Kernel threads, processes that have ended and other people's show no program.
     [ -z "$text" ] && [ -e "$1/exe" ] && [ $looks -lt 20 ] || return 1
     looks=$((looks + 1))
   done

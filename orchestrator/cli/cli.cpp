@@ -90,7 +90,9 @@ std::string misplaced_option(const CLI::App& app, const std::vector<std::string>
   if (argv.size() < 2 || !argv[1].starts_with("-")) return "";
   for (const char* answer : {"-h", "--help", "--version"})
     if (std::find(argv.begin(), argv.end(), answer) != argv.end()) return "";
-  const std::string option = argv[1].substr(0, argv[1].find('='));
+  // Of letters together the first one speaks.
+  const std::string option =
+      argv[1].substr(0, argv[1].starts_with("--") ? argv[1].find('=') : std::size_t{2});
   const auto owners = verbs_with(app, option);
   const CLI::App* verb = verb_behind(app, argv);
   if (verb != nullptr && verb->get_option_no_throw(option) == nullptr)

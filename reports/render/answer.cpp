@@ -124,9 +124,9 @@ std::string list_within(const std::string& list, std::size_t width) {
   return (comma == std::string::npos ? "" : list.substr(0, comma + 1)) + std::string(kMore);
 }
 
-/// @param named columns of the environments' names
+/// @param named columns of the environments' names @param shares there is room for "surely slower"
 std::string cost_line(const std::string& environment, const std::vector<CellCost>& costs,
-                      std::size_t cells, const std::string& moved, std::size_t named,
+                      std::size_t cells, const std::string& moved, std::size_t named, bool shares,
                       std::size_t width) {
   std::string line = in_columns(environment, named) + "  ";
   std::vector<double> ratios;
@@ -140,16 +140,19 @@ std::string cost_line(const std::string& environment, const std::vector<CellCost
   }
   line += fmt::format("{:>5}  ", cells);
   if (ratios.empty()) {
-    line += in_columns(environment != "bare-metal" ? "not on bare metal in this run"
-                       : costs.empty()             ? "no other environment in this run"
-                                                   : "1: the others against it",
-                       40);
+    std::string why = environment != "bare-metal" ? "not on bare metal"
+                      : costs.empty()             ? "no other environment"
+                                                  : "1: the others against it";
+    if (shares && (environment != "bare-metal" || costs.empty())) why += " in this run";
+    line += in_columns(std::move(why), shares ? 40 : 26);
   } else {
     const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
     line += in_columns(fmt::format("{} [{} .. {}]", format_number(median(ratios)),
                                    format_number(*low), format_number(*high)),
-                       26) +
-            in_columns(judged ? fmt::format("{} of {}", slower, ratios.size()) : "not judged", 14);
+                       26);
+    if (shares)
+      line +=
+          in_columns(judged ? fmt::format("{} of {}", slower, ratios.size()) : "not judged", 14);
   }
   line += list_within(moved, width - std::min(line.size(), width));
   line.erase(line.find_last_not_of(' ') + 1);
@@ -168,10 +171,13 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
     names[environment_order(figure.environment)] = figure.environment;
   std::size_t named = std::string_view("environment").size();
   for (const auto& [place, name] : names) named = std::max(named, name.size());
-  named = std::min({named, std::size_t{28}, width - kOthers});
+  // Names tell rows apart: where there is not enough room for all, a count gives way.
+  named = std::min(named, std::size_t{28});
+  const bool shares = named + kOthers <= width;
   std::string out = "\n" + in_columns("environment", named) + "  cells  " +
-                    in_columns("time / bare metal", 26) + in_columns("surely slower", 14);
-  const std::size_t room = width + 1 - out.size();
+                    in_columns("time / bare metal", 26) +
+                    (shares ? in_columns("surely slower", 14) : "");
+  const std::size_t room = width + 1 - std::min(out.size(), width + 1);
   const std::string_view moved_by_head = "data moved by";
   out += room >= moved_by_head.size() ? moved_by_head : room > 9 ? "moved by" : "";
   out.erase(out.find_last_not_of(' ') + 1);
@@ -184,7 +190,7 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
     }
     const auto found = moved.find(name);
     out += cost_line(name, costs, cells[place], found == moved.end() ? "" : found->second, named,
-                     width);
+                     shares, width);
   }
   return out;
 }

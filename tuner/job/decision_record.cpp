@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_limit.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "tuner/state/feature_sources.hpp"
 
@@ -166,6 +167,8 @@ void DecisionFile::cut_torn_end(std::int64_t size) {
 void DecisionFile::add(const DecisionRecord& record) {
   if (file_ < 0) return;
   const std::string line = decision_line(record) + "\n";
+  const FileLimitSignal
+      limit;  // what is told of a part that is taken ends a program by that signal
   const off_t before = ::lseek(file_, 0, SEEK_END);
   std::size_t written = 0;
   while (written < line.size()) {

@@ -252,7 +252,7 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
     throw Error(ErrorKind::data, path + ": holds no decision; the leader writes one per choice");
   ForeignRun& foreign = read.run;
   foreign.format = "dynamiccl";
-  foreign.source = fs::absolute(path).string();
+  foreign.source = fs::absolute(path).lexically_normal().string();
   foreign.sha256 = sha256_hex(text);
   foreign.source_json = nlohmann::json{{"decisions", read.records.size()}}.dump();
   foreign.started_utc =
@@ -291,7 +291,7 @@ Imported store_decisions(Store& store, const std::string& db, const ReadDecision
   ForeignRun run = read.run;
   std::vector<StoredSearch> searches = searches_of(read);
   DecisionLog log(db);
-  if (const auto known = log.run_of_file(searches, run.source); !known.empty())
+  if (const auto known = log.run_of_file(searches, run.source, run.sha256); !known.empty())
     take_id(run, known);
   else if (log.has_choices(run.run.id))
     take_id(run, read.other_id);

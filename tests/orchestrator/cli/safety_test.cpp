@@ -563,6 +563,9 @@ TEST_CASE("a leader's choices are imported whole, or can be imported again", "[s
   INFO(again.out << again.err);
   CHECK_THAT(again.out, ContainsSubstring("3 choices"));
   CHECK_THAT(run({"import", file, "--db", db}).out, ContainsSubstring("already there"));
+  // No time tells these choices from another job's; the file as a whole does.
+  const auto copy = folder.file("copy.jsonl", line(1, 1) + line(1, 2) + line(2, 1));
+  CHECK_THAT(run({"import", copy, "--db", db}).out, ContainsSubstring("already there"));
   // Two leaders followed each other: each has its seed.
   const auto seeds = run({"query",
                           "SELECT seed, count(*) AS choices FROM tuning JOIN decision ON "

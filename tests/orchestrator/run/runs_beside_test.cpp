@@ -24,7 +24,7 @@ class Other {
       : program_(folder.path() + "/" + name), verb_(std::move(verb)) {
     const fs::path path = folder.path();
     if (!fs::exists(path / "dynamiccl")) fs::copy_file("/bin/sh", path / "dynamiccl");
-    std::ofstream(path / verb_) << "while :; do sleep 1; done\n";
+    std::ofstream(path / verb_) << "i=0; while [ $i -lt 600 ]; do sleep 1; i=$((i + 1)); done\n";
     pid_ = fork();
     if (pid_ == 0) {
       setpgid(0, 0);

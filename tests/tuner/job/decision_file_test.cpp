@@ -121,6 +121,8 @@ TEST_CASE("choices can be kept nowhere, and a place that takes none is wrong inp
   for (const std::string& place :
        {pipe, folder.path(), folder.path() + "/no/such", std::string("/dev/full")}) {
     INFO(place);
+    // Where there is none, a file of that name would be made in its place.
+    if (place == "/dev/full" && !std::filesystem::exists(place)) continue;
     try {
       const DecisionFile file(place);
       FAIL_CHECK("taken");
