@@ -125,6 +125,13 @@ ForeignRun foreign(const std::string& id) {
   return run;
 }
 
+/// The plan of a run of one cell, run-9, that is stored as begun.
+auto begun_run(Store& store) {
+  auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  return plan;
+}
+
 }  // namespace
 
 TEST_CASE("a database comes with every row, references intact, once", "[G-01]") {
@@ -255,8 +262,7 @@ TEST_CASE("what still lies in the other database's WAL comes along", "[G-01]") {
   const ScratchFolder folder;
   const auto other = folder.file("other.sqlite");
   Store writing(other);
-  const auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
-  writing.begin_run(plan.run, plan.groups, plan.cells);
+  const auto plan = begun_run(writing);
   store_launch(writing, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
   Store store(folder.file("mine.sqlite"));
   // It is still being measured, by this process.
@@ -270,9 +276,8 @@ TEST_CASE("what still lies in the other database's WAL comes along", "[G-01]") {
 TEST_CASE("a run that goes on over there is said to be measured, not to be all here", "[G-01]") {
   const ScratchFolder folder;
   const auto other = folder.file("other.sqlite");
-  const auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
   Store writing(other);
-  writing.begin_run(plan.run, plan.groups, plan.cells);
+  const auto plan = begun_run(writing);
   writing.end_run("run-9", "interrupted");
   Store store(folder.file("mine.sqlite"));
   CHECK(store.merge(other).runs.size() == 1);
@@ -287,9 +292,8 @@ TEST_CASE("a killed run comes along as interrupted, its database untouched", "[G
   const ScratchFolder folder;
   const auto other = folder.file("other.sqlite");
   {
-    const auto plan = make_plan("run-9", {"bare-metal"}, {"allreduce"}, {1024});
     Store killed(other);
-    killed.begin_run(plan.run, plan.groups, plan.cells);
+    const auto plan = begun_run(killed);
     store_launch(killed, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
   }
   SQLite::Database(other, SQLite::OPEN_READWRITE)

@@ -16,6 +16,21 @@ inline const std::string kProgram = std::getenv("DYNAMICCL_TEST_PROGRAM") != nul
                                         ? std::getenv("DYNAMICCL_TEST_PROGRAM")
                                         : DYNAMICCL_BINARY_DIR "/dynamiccl";
 
+/// An experiment of one cell that any machine can measure.
+inline constexpr const char* kOneCell = R"(name = "e"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+architecture = "ring"
+collective = "allreduce"
+size = "1KiB"
+[protocol]
+launches = 1
+)";
+
 inline CommandResult run(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), kProgram);
   return run_command(arguments);

@@ -90,11 +90,7 @@ TEST_CASE("an error of the file system names all places that it is about") {
 
 TEST_CASE("a policy that is not there is wrong input, by its name") {
   const Folder folder;
-  const auto experiment =
-      folder.file("e.toml",
-                  "name = \"e\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
-                  "architecture = \"ring\"\nranks = 2\n[[work]]\narchitecture = \"ring\"\n"
-                  "collective = \"allreduce\"\nsize = \"1KiB\"\n[protocol]\nlaunches = 1\n");
+  const auto experiment = folder.file("e.toml", testing::kOneCell);
   const auto policy = folder.path("no such.policy");
   const auto db = folder.path("x.sqlite");
   CHECK_THAT(refusal({"tune", experiment, "--agent", "ppo", "--policy", policy, "--table",

@@ -642,11 +642,7 @@ TEST_CASE("of a leader's file that has grown, import adds what is new, once", "[
 
 TEST_CASE("a search begins only where its table can be written", "[safety]") {
   const Folder folder;
-  const auto experiment =
-      folder.file("e.toml",
-                  "name = \"e\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
-                  "architecture = \"ring\"\nranks = 2\n[[work]]\narchitecture = \"ring\"\n"
-                  "collective = \"allreduce\"\nsize = \"1KiB\"\n[protocol]\nlaunches = 1\n");
+  const auto experiment = folder.file("e.toml", testing::kOneCell);
   const auto db = folder.path("none.sqlite");
   std::filesystem::create_directories(folder.path("taken"));
   for (const auto& place : {folder.path("taken"), folder.file("file", "") + "/t.json"}) {

@@ -1,0 +1,111 @@
+// What `train` and `tune` take, and refuse before they begin.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/json.hpp"
+#include "tests/orchestrator/cli/program.hpp"
+
+using namespace dynamiccl;
+using testing::run;
+
+TEST_CASE("training that cannot be written is refused before it begins") {
+  const auto refused = [](const std::vector<std::string>& places) {
+    std::vector<std::string> argv{"train"};
+    argv.insert(argv.end(), places.begin(), places.end());
+    const auto result = run(argv);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(refused({"--out", "/dev/null/x.policy"}).find("another place with --out") !=
+        std::string::npos);
+  CHECK(refused({"--out", "/tmp"}).find("is a folder") != std::string::npos);
+  const testing::Folder fresh;
+  CHECK(refused({"--out", fresh.path("new") + "/"}).find("new/ppo.policy") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(fresh.path("new")));
+  CHECK(refused({"--seeds", "many"}).find("--seeds: \"many\" is no number") != std::string::npos);
+  CHECK(refused({"--seeds", "0"}).find("--seeds: Value 0 is too small") != std::string::npos);
+  CHECK(refused({"--out", "x.policy", "--report", "/dev/null/r"}).find("--report") !=
+        std::string::npos);
+  CHECK(refused({"--out", ""}).find("--out: an empty name is no file") != std::string::npos);
+  // A folder that the report would make where the policy is to be.
+  const testing::Folder folder;
+  const std::string place = folder.path("ppo");
+  for (const auto& report : {place, place + "/", place + "/curves", folder.path("./ppo")}) {
+    INFO(report);
+    CHECK(
+        refused({"--out", place, "--report", report}).find("cannot be the folder of the report") !=
+        std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(place));
+  }
+  // The kept policy and a seed's own are two files.
+  for (const char* name : {"seed-1.policy", "seed-12.policy", "curves.csv", "held_out.csv"}) {
+    INFO(name);
+    CHECK(refused({"--out", place + "/" + name, "--report", place + "/."})
+              .find("the report has a file of that name itself") != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(place));
+  }
+}
+
+TEST_CASE("a policy sets calls and does not choose what runs",
+          "[E-200][E-201][E-202][E-203][E-204]") {
+  const auto agent = [](const std::string& name) {
+    return run({"tune", "nowhere.toml", "--between-runs", "--agent", name});
+  };
+  for (const char* name : {"ppo", "ppo-online", "ppo-untrained"}) {
+    const auto refused = agent(name);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("not a policy's to choose: leave --agent out") != std::string::npos);
+  }
+  // Others get as far as the file.
+  CHECK(agent("bandit").err.find("nowhere.toml") != std::string::npos);
+  CHECK(run({"tune", "nowhere.toml", "--between-runs"}).err.find("nowhere.toml") !=
+        std::string::npos);
+}
+
+TEST_CASE("tune refuses options that would have no effect, by their names", "[E-105][E-136]") {
+  const auto refused = [](std::vector<std::string> words, const std::vector<std::string>& names) {
+    words.insert(words.begin(), "tune");
+    const auto result = run(words);
+    INFO(result.err);
+    CHECK(result.exit_code == 2);
+    for (const std::string& name : names) CHECK(result.err.find(name) != std::string::npos);
+  };
+  refused({"nowhere.toml", "--online"}, {"--online does nothing with an experiment file"});
+  refused({"nowhere.toml", "--parallelism", "tp", "--launches", "3"},
+          {"--launches, ", "--parallelism", "--set tune.parallelism=tp"});
+  refused({"--sweep", "--own", "--", "true"}, {"--own, --sweep do nothing with a command"});
+  refused({"--evaluations", "3", "--", "true"}, {"--evaluations does nothing with a command"});
+  refused({"--agent", "ppo,bandit", "--", "true"}, {"more than one --agent"});
+  refused({"nowhere.toml", "--from", "last"}, {"--from"});
+  // What acts gets further: to the file, and to the words that there are.
+  refused({"nowhere.toml", "--agent", "bandit", "--seed", "3", "-v"}, {"nowhere.toml"});
+  refused({"--parallelism", "tensor", "--seed", "3", "--", "true"}, {"tensor", "tp"});
+}
+
+TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E-175]") {
+  const auto listed = run({"tune", "--terms", "--json"});
+  INFO(listed.err);
+  REQUIRE(listed.exit_code == 0);
+  std::set<std::string> terms;
+  std::set<std::string> parts;
+  for (const auto& row : nlohmann::json::parse(listed.out)) {
+    CHECK_FALSE(row["meaning"].get<std::string>().empty());
+    // What scales a search says by how much.
+    const bool scales = row["term"] == "boldness" && row["part"] != "";
+    CHECK(row["factor"].is_number() == scales);
+    terms.insert(row["term"]);
+    parts.insert(row["part"]);
+  }
+  CHECK(terms == std::set<std::string>{"boldness", "frequency", "hints", "neighbours", "wall"});
+  for (const char* part : {"start-up wall", "critical", "one gibibyte", "small batch"})
+    CHECK(parts.contains(part));
+  for (const std::string& term : terms) {
+    const auto named = run({"tune", "--terms", term, "nowhere.toml"});
+    CHECK(named.exit_code == 2);
+    CHECK(named.err.find("nowhere.toml") != std::string::npos);
+  }
+  CHECK(run({"tune", "--terms"}).out.find("wait-free backpropagation") != std::string::npos);
+}
