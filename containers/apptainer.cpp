@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "containers/command.hpp"
 #include "containers/gpu.hpp"
@@ -19,6 +18,7 @@
 #include "containers/processes.hpp"
 #include "containers/run_folder.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -32,13 +32,6 @@ bool is_there(const std::string& path) {
 
 std::string image_name(const std::string& image) {
   return std::filesystem::path(image).filename().string();
-}
-
-std::string file_text(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream stream;
-  stream << file.rdbuf();
-  return stream.str();
 }
 
 bool in_one_container(const EnvironmentProfile& profile) {

@@ -7,11 +7,11 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 
 #include "containers/command.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 
@@ -79,16 +79,11 @@ std::string undo_table(const FirewallTable& before, const FirewallTable& after, 
   return script;
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::string boot_id() { return std::string(trim(text_of("/proc/sys/kernel/random/boot_id"))); }
+std::string boot_id() { return std::string(trim(file_text("/proc/sys/kernel/random/boot_id"))); }
 
 /// nullopt where nothing of this boot is noted.
 std::optional<NetworkState> noted(const std::string& file) {
-  const auto note = nlohmann::json::parse(text_of(file), nullptr, false);
+  const auto note = nlohmann::json::parse(file_text(file), nullptr, false);
   if (!note.is_object() || note.value("boot_id", "") != boot_id()) return std::nullopt;
   try {
     NetworkState state;
@@ -157,7 +152,7 @@ NetworkState look_at_network() {
       state.links.emplace_back(entry->if_name);
     if_freenameindex(list);
   }
-  state.forwards = trim(text_of(kForwarding)) == "1";
+  state.forwards = trim(file_text(kForwarding)) == "1";
   for (const char* name : kFirewalls) {
     const std::string program = find_program(std::string(name) + "-save");
     if (program.empty()) continue;

@@ -15,7 +15,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -26,6 +25,7 @@
 #include "containers/processes.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_descriptor.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/program_signals.hpp"
 #include "core/vocabulary/text.hpp"
 
@@ -121,8 +121,7 @@ std::vector<ProcessInfo> contained_processes(const std::set<std::string>& ids) {
   std::vector<ProcessInfo> found;
   if (ids.empty()) return found;
   for (ProcessInfo& process : list_processes()) {
-    std::ifstream groups(fmt::format("/proc/{}/cgroup", process.pid));
-    const std::string text{std::istreambuf_iterator<char>(groups), {}};
+    const std::string text = file_text(fmt::format("/proc/{}/cgroup", process.pid));
     if (text.find("docker") != std::string::npos &&
         std::any_of(ids.begin(), ids.end(),
                     [&](const std::string& id) { return text.find(id) != std::string::npos; }))

@@ -9,17 +9,11 @@
 #include <sstream>
 #include <string_view>
 
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream stream;
-  stream << file.rdbuf();
-  return stream.str();
-}
 
 /// Two neighbouring fields of /proc/PID/stat (proc(5)): where a text begins and ends.
 struct TextFields {
@@ -32,7 +26,7 @@ constexpr TextFields kVariables{"/environ", 50};
 /// Where a text without a single letter lies: equal fields that are not 0; "" for any other. A
 /// program that is being loaded shows such a place too, for a moment.
 std::string place_of_no_text(const std::string& folder, std::size_t start) {
-  const std::string text = content_of(folder + "/stat");
+  const std::string text = file_text(folder + "/stat");
   const auto bracket = text.rfind(')');
   if (bracket == std::string::npos) return "";
   std::istringstream fields(text.substr(bracket + 1));
@@ -53,7 +47,7 @@ std::string text_of_process(const std::string& folder, const TextFields& fields)
   std::string place;
   int same = 0;
   for (int look = 1;; ++look) {
-    std::string text = content_of(folder + fields.file);
+    std::string text = file_text(folder + fields.file);
     std::error_code none;
     // Kernel threads, processes that have ended and other people's show no program.
     if (!text.empty() || look == kLooks ||
@@ -95,7 +89,7 @@ std::vector<ProcessInfo> processes_that(
     if (process.pid == getpid() || !passes(folder)) continue;
     // In this order: a new program has its name before its arguments.
     std::string line = text_of_process(folder, kArguments);
-    process.name = std::string(trim(content_of(folder + "/comm")));
+    process.name = std::string(trim(file_text(folder + "/comm")));
     if (!line.empty() && line.back() == '\0') line.pop_back();
     if (!line.empty()) process.argv = split(line, '\0');
     if (!process.name.empty()) processes.push_back(std::move(process));
@@ -113,7 +107,7 @@ std::vector<ProcessInfo> list_processes_of(const std::string& program) {
   return processes_that([&](const std::string& folder) {
     std::error_code unseen;
     std::string file = std::filesystem::read_symlink(folder + "/exe", unseen).filename().string();
-    if (unseen) return trim(content_of(folder + "/comm")) == program;
+    if (unseen) return trim(file_text(folder + "/comm")) == program;
     // A build that replaces its file does not end the program.
     constexpr std::string_view kReplaced = " (deleted)";
     if (file.ends_with(kReplaced)) file.resize(file.size() - kReplaced.size());

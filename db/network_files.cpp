@@ -1,4 +1,5 @@
 #include "db/network_files.hpp"
+#include "core/vocabulary/file_text.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +10,6 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 namespace dynamiccl {
@@ -38,12 +38,7 @@ constexpr std::array kNoLocks{"fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse"};
 constexpr std::array kLocalLocks{"nolock",  "local_lock=all", "local_lock=posix", "localflock",
                                  "noflock", "nobrl",          "locallocks"};
 
-std::string read_mounts() {
-  std::ifstream file("/proc/self/mountinfo");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string read_mounts() { return file_text("/proc/self/mountinfo"); }
 
 MountFacts own_mount(const std::string& folder) {
   std::error_code error;

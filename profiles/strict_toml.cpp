@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string_view>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -95,11 +94,9 @@ std::string read_input_file(const std::string& path) {
   if (bytes > kMaxFileBytes)
     throw Error(ErrorKind::input, fmt::format("{}: {} bytes, more than the {} an input file may be",
                                               path, bytes, kMaxFileBytes));
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
-  return text.str();
+  auto text = read_file(path);
+  if (!text) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
+  return *std::move(text);
 }
 
 }  // namespace dynamiccl

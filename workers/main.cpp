@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <string_view>
 #include <thread>
 
+#include "core/vocabulary/file_text.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/neighbour.hpp"
@@ -54,10 +54,9 @@ RunConfig fetch_config(const std::string& place, OwnFolder& folder) {
 
 RunConfig read_config(const std::string& path, OwnFolder& folder) {
   if (path.starts_with(kRecordsScheme)) return fetch_config(path, folder);
-  std::ifstream file(path);
-  if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return run_config_from_json(text);
+  const auto text = read_file(path);
+  if (!text) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
+  return run_config_from_json(*text);
 }
 
 Connect find_backend(Backend backend) {

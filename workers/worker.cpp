@@ -4,10 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/gpu_telemetry.hpp"
@@ -74,9 +72,8 @@ double own_cpu_s() {
 /// connection.
 void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
   if (writer.link() == nullptr) return;
-  std::ifstream file(config.output_dir + "/" + kDecisionsFile, std::ios::binary);
-  if (!file) return;
-  writer.link()->send_file(kDecisionsFile, std::string(std::istreambuf_iterator<char>(file), {}));
+  const auto decisions = read_file(config.output_dir + "/" + kDecisionsFile);
+  if (decisions) writer.link()->send_file(kDecisionsFile, *decisions);
 }
 
 /// Collective.

@@ -7,9 +7,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "containers/cluster/slurm.hpp"
 #include "containers/docker_plan.hpp"
@@ -20,6 +18,7 @@
 #include "containers/owner.hpp"
 #include "containers/paths.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/wire/record_frames.hpp"
 #include "embedded/end_container_ranks_sh.hpp"
@@ -190,13 +189,6 @@ CommandOptions followed(const Progress& progress) {
 void throw_if_interrupted(const Progress& progress) {
   if (progress.interrupted != nullptr && progress.interrupted())
     throw Error(ErrorKind::environment, "interrupted while containers start on nodes");
-}
-
-std::string file_text(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return std::string(trim(text.str()));
 }
 
 }  // namespace
@@ -445,7 +437,7 @@ void NodeContainers::start_wave(const std::vector<std::size_t>& wave, const Prog
     const PlannedContainer& container = plan_.containers[wave[at]];
     throw Error(ErrorKind::environment,
                 fmt::format("container {} has not started: `{}`: {}", container.name,
-                            command_line(container.run_argv), file_text(errors(wave[at]))));
+                            command_line(container.run_argv), trim(file_text(errors(wave[at])))));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "core/vocabulary/pid_namespace.hpp"
+#include "core/vocabulary/file_text.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -35,10 +36,7 @@ bool has_machines_clock() {
 /// Field 22 of /proc/PID/stat; nullopt when there is no such process or it is a zombie.
 /// @param process its number, or "self"
 std::optional<std::int64_t> start_ticks_of(const std::string& process) {
-  std::ifstream file("/proc/" + process + "/stat");
-  std::stringstream content;
-  content << file.rdbuf();
-  const std::string text = content.str();
+  const std::string text = file_text("/proc/" + process + "/stat");
   // The program's name may hold blanks, line breaks and parentheses: count from the last one.
   const auto name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;

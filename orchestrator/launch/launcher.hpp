@@ -20,6 +20,9 @@ struct Command {
   /// Its stdin: this, and then open for as long as this process lives, so that the other end of a
   /// connection learns of its death; nullopt = nothing.
   std::optional<std::string> input = std::nullopt;
+  /// It runs one rank, and is no launcher: what that rank starts in passing, and ends, says nothing
+  /// about whether the rank is there.
+  bool is_rank = false;
 };
 
 /// What a launcher turns into commands. Pure data.

@@ -6,13 +6,12 @@
 #include <array>
 #include <charconv>
 #include <set>
-#include <sstream>
 
 #include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/standing.hpp"
-#include "orchestrator/launch/kernel_file.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -30,7 +29,7 @@ std::optional<std::uint64_t> counter_in(const std::string& text, std::string_vie
 /// The file that counts what the kernel ended in the own control group, of version 2 or 1.
 std::string own_group_file() {
   std::string file;
-  for (const auto& line : split(kernel_file_text("/proc/self/cgroup"), '\n')) {
+  for (const auto& line : split(file_text("/proc/self/cgroup"), '\n')) {
     // "NUMBER:CONTROLLERS:PATH"; a path may hold colons.
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
@@ -59,8 +58,8 @@ int number_behind(const std::string& text, std::string_view phrase) {
 
 OutOfMemoryCounts out_of_memory_counts() {
   const auto group = own_group_file();
-  return {counter_in(kernel_file_text("/proc/vmstat"), "oom_kill"),
-          group.empty() ? std::nullopt : counter_in(kernel_file_text(group), "oom_kill")};
+  return {counter_in(file_text("/proc/vmstat"), "oom_kill"),
+          group.empty() ? std::nullopt : counter_in(file_text(group), "oom_kill")};
 }
 
 int signal_behind_launcher(const ProcessOutcome& outcome) {
@@ -104,8 +103,8 @@ std::vector<std::string> unfinished_ranks(const RunConfig& config,
     const auto next = std::find_if(config.cells.begin(), config.cells.end(), [&](const auto& cell) {
       return std::find(done.begin(), done.end(), cell.id) == done.end();
     });
-    const auto where = words_of_standing(
-        kernel_file_text(config.output_dir + "/" + standing_file_name(static_cast<int>(rank))));
+    const auto where = words_of_standing(file_text(
+        config.output_dir + "/" + standing_file_name(static_cast<int>(rank)), sizeof(Standing)));
     told.push_back(fmt::format(
         "rank {} had measured {}{}{}", rank, counted_of(done.size(), config.cells.size(), "cell"),
         next == config.cells.end() ? ""

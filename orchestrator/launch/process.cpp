@@ -105,6 +105,7 @@ class Child {
       result.start_error = fmt::format("{}: not found in PATH", command.argv.front());
       return;
     }
+    is_rank_ = command.is_rank;
     bp::environment environment = boost::this_process::environment();
     // Not by operator[], which in Boost 1.74 reads beyond variables that are shorter than the name.
     for (const auto& [name, value] : command.environment) environment.set(name, value);
@@ -139,6 +140,8 @@ class Child {
   /// 0: it did not start.
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool running() const { return running_; }
+  /// Command::is_rank.
+  [[nodiscard]] bool is_rank() const { return is_rank_; }
   [[nodiscard]] bool failed() const {
     return !running_ && (result.exit_code != 0 || !result.start_error.empty());
   }
@@ -220,6 +223,7 @@ class Child {
   bp::child process_;
   pid_t pid_ = 0;
   bool running_ = false;
+  bool is_rank_ = false;
 };
 
 /// All commands of one start, their deadline and their end. One thread, one loop.
@@ -353,6 +357,9 @@ class Start {
   [[nodiscard]] bool is_deserted() {
     note_started();
     if (!had_started_ || !started_.empty()) return false;
+    if (std::any_of(children_.begin(), children_.end(),
+                    [](const Child& one) { return one.running() && one.is_rank(); }))
+      return false;
     known_ = pids_of_processes(kMarkerVariable, options_.marker);
     note_started();
     return started_.empty() &&

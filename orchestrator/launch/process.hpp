@@ -14,7 +14,8 @@ namespace dynamiccl {
 struct ProcessOptions {
   Micros timeout{120e6};
   /// A marked process that a signal has stopped for so long, while this one ran, ends the start; so
-  /// do commands that have started others and outlive the last of them by so long. 0: none does.
+  /// do commands, none of which is a rank, that have started others and outlive the last of them by
+  /// so long. 0: none does.
   Micros stopped_limit{0};
   /// Between TERM and KILL, and for the other commands once one has failed.
   Micros grace{2e6};

@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "containers/processes.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
-#include "orchestrator/launch/kernel_file.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -42,7 +42,7 @@ std::string words_of_state(char state) {
 
 /// The state letter of /proc/PID/stat, behind the name in brackets; '?' where it is gone.
 char state_of(pid_t pid) {
-  const auto text = kernel_file_text(fmt::format("/proc/{}/stat", pid));
+  const auto text = file_text(fmt::format("/proc/{}/stat", pid));
   const auto bracket = text.rfind(')');
   return bracket == std::string::npos || bracket + 2 >= text.size() ? '?' : text[bracket + 2];
 }
@@ -50,13 +50,13 @@ char state_of(pid_t pid) {
 /// The kernel's function that it waits in, and the uppermost of its stack where that may be read.
 std::string place_in_kernel(pid_t pid) {
   std::vector<std::string> frames;
-  for (const auto& line : split(kernel_file_text(fmt::format("/proc/{}/stack", pid)), '\n')) {
+  for (const auto& line : split(file_text(fmt::format("/proc/{}/stack", pid)), '\n')) {
     const auto name = line.find("] ");
     if (name != std::string::npos && frames.size() < 4)
       frames.push_back(line.substr(name + 2, line.find('+', name) - name - 2));
   }
   if (!frames.empty()) return ", in " + join(frames, " < ");
-  const auto waits = kernel_file_text(fmt::format("/proc/{}/wchan", pid));
+  const auto waits = file_text(fmt::format("/proc/{}/wchan", pid));
   return waits.empty() || waits == "0" ? "" : ", in " + waits;
 }
 
@@ -107,7 +107,7 @@ bool has_living_child(pid_t pid) {
   for (; !gone && thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
     const std::string file = thread->path().string() + "/children";
     if (!std::filesystem::exists(file, gone)) return true;
-    for (const auto& child : split(kernel_file_text(file), ' '))
+    for (const auto& child : split(file_text(file), ' '))
       if (!trim(child).empty() && is_alive(std::atoi(child.c_str()))) return true;
   }
   return false;

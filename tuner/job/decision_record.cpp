@@ -10,12 +10,12 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_limit.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "tuner/state/feature_sources.hpp"
 
@@ -212,9 +212,9 @@ std::vector<DecisionRecord> parse_decisions(const std::string& text, const std::
 
 std::vector<DecisionRecord> read_decisions(const std::string& path) {
   require_whole_file(path, kMostDecisionsMib);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorKind::input, path + ": cannot be read");
-  return parse_decisions({std::istreambuf_iterator<char>(file), {}}, path);
+  const auto text = read_file(path);
+  if (!text) throw Error(ErrorKind::input, path + ": cannot be read");
+  return parse_decisions(*text, path);
 }
 
 json setting_json(const ActionSettings& setting) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <thread>
 
+#include "core/vocabulary/file_text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "tuner/control/call_table.hpp"
 #include "tuner/control/wire.hpp"
@@ -45,8 +45,7 @@ std::vector<json> told_in(const std::string& folder, const std::string& prefix) 
     if (++files > kMostRankFiles || !at->is_regular_file(problem) ||
         at->file_size(problem) > kMostFactsBytes)
       continue;
-    std::ifstream file(at->path(), std::ios::binary);
-    if (json told = object_of({std::istreambuf_iterator<char>(file), {}}); !told.is_null())
+    if (json told = object_of(file_text(at->path().string())); !told.is_null())
       ranks.push_back(std::move(told));
   }
   return ranks;

@@ -13,11 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/splitmix64.hpp"
 #include "profiles/detect/probes/root_mount.hpp"
@@ -77,9 +76,7 @@ std::string shm_json() {
 }
 
 const char* runtime() {
-  std::ifstream mounts("/proc/self/mountinfo");
-  const std::string text{std::istreambuf_iterator<char>(mounts), {}};
-  if (is_whole_disk(root_mount(text))) return "none";
+  if (is_whole_disk(root_mount(file_text("/proc/self/mountinfo")))) return "none";
   if (access("/.dockerenv", F_OK) == 0) return "docker";
   if (access("/run/.containerenv", F_OK) == 0) return "podman";
   if (access("/.singularity.d", F_OK) == 0) return "singularity";

@@ -11,10 +11,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/fast_random.hpp"
@@ -214,14 +214,12 @@ void write_policy(const Policy& policy, const std::string& path) {
 
 Policy read_policy(const std::string& path) {
   require_whole_file(path);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file)
+  const auto text = read_file(path);
+  if (!text)
     throw Error(
         ErrorKind::input,
         path + ": the policy cannot be read; is the name right? `dynamiccl train` makes one");
-  Policy policy = parse(text.str(), path);
+  Policy policy = parse(*text, path);
   if (policy.features != feature_digest() ||
       policy.shape.input != state_width() + kFeedbackFeatures ||
       policy.shape.candidate != kCandidateFeatures)

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <tuple>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 
 namespace dynamiccl {
@@ -184,11 +184,11 @@ void write_table(const ConfigurationTable& table, const std::string& path) {
 
 ConfigurationTable read_table(const std::string& path) {
   require_whole_file(path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
+  const auto text = read_file(path);
+  if (!text)
     throw Error(ErrorKind::input,
                 path + ": cannot be read; `dynamiccl tune FILE --table " + path + "` makes it");
-  return table_from_json(std::string{std::istreambuf_iterator<char>(file), {}}, path);
+  return table_from_json(*text, path);
 }
 
 std::optional<RegimeMatch> nearest_regime(const ConfigurationTable& table, const Regime& detected) {

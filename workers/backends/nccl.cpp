@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "core/training/training.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/backends/nccl_log.hpp"
 #include "workers/device/cuda_check.hpp"
@@ -339,12 +338,7 @@ void NcclCommunicator::send_receive(const void* send, int to, void* receive, int
 /// The counts of connections of all ranks decide on one name; a rank's own pairs are its details.
 std::optional<TransportClaim> NcclCommunicator::transport_claim() {
   NcclConnections found;
-  if (!log_path_.empty()) {
-    std::ifstream file(log_path_);
-    std::stringstream text;
-    text << file.rdbuf();
-    found = parse_nccl_log(text.str());
-  }
+  if (!log_path_.empty()) found = parse_nccl_log(file_text(log_path_));
   std::map<std::string, double> counts;
   for (const auto& [way, count] : found.ways) counts[transport_of_way(way)] += count;
   const std::optional<NetworkBytes> network = network_bytes();

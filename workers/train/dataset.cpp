@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "workers/measure/data_hash.hpp"
 
@@ -234,9 +234,9 @@ constexpr std::size_t kSide = 32;
 constexpr std::size_t kPlane = kSide * kSide;
 
 std::string read_whole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
-  return {std::istreambuf_iterator<char>(file), {}};
+  auto content = read_file(path);
+  if (!content) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
+  return *std::move(content);
 }
 
 /// Images of bytes, 3 x 32 x 32, brought to mean 0 and deviation 1 with the data set's own figures.

@@ -20,6 +20,7 @@ std::vector<Command> build_local(const LaunchRequest& request) {
     Command command;
     command.argv = request.wrap_rank(rank, request.worker, environment);
     command.environment = request.shape.launcher_environment;
+    command.is_rank = true;
     commands.push_back(std::move(command));
   }
   return commands;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/run/run_setup.hpp"
@@ -35,13 +36,11 @@ void write_whole(const std::string& path, const std::string& text) {
 
 std::string read_whole(const std::string& path) {
   require_whole_file(path);
-  std::ifstream file(path);
-  if (!file)
+  auto text = read_file(path);
+  if (!text)
     throw Error(ErrorKind::input,
                 path + ": cannot be read; `dynamiccl tune --out FOLDER -- COMMAND` writes it");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return *std::move(text);
 }
 
 /// Later versions of a table are newer ones.

@@ -10,13 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <sstream>
 #include <thread>
 
 #include "containers/local_ranks.hpp"
 #include "containers/owner.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -404,10 +404,8 @@ std::string users_conf(bool whole) {
   // NCCL would read no settings there either.
   if (path == "/dev/null") return "";
   require_whole_file(path);
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  return whole ? text.str() : std::string(without_ours(text.str()));
+  const std::string text = file_text(path);
+  return whole ? text : std::string(without_ours(text));
 }
 
 bool users_conf_is_tuned() { return users_conf(true).starts_with(kWritten); }

@@ -362,3 +362,13 @@ TEST_CASE("a launcher that outlives all it has started is ended, and others are 
     CHECK(well.ok());
   }
 }
+
+TEST_CASE("a rank is not ended because what it started in passing has gone", "[safety]") {
+  auto options = options_for(60);
+  options.stopped_limit = Micros(0.6e6);
+  Command rank = shell("sleep 2; exec sleep 3");
+  rank.is_rank = true;
+  const auto outcome = run_processes({rank, rank}, options);
+  CHECK_FALSE(outcome.deserted);
+  CHECK(outcome.ok());
+}
