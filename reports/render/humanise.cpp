@@ -11,6 +11,7 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/leaf_difference.hpp"
+#include "reports/model/stored_command.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -68,8 +69,9 @@ std::string human_text(const Value& value, Unit unit, bool exact) {
   return plain_text(value);
 }
 
-/// "batch=32 model=cnn"
+/// "batch=32 model=cnn"; a list is a command line.
 std::string settings_text(const std::string& text) {
+  if (text.starts_with("[")) return stored_command_line(text);
   const auto words = setting_words(text);
   return words.empty() ? "-" : join(words, " ");
 }
