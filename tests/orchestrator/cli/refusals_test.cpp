@@ -1,4 +1,7 @@
 // What a command line asks for and nothing would do is refused with exit code 2.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -14,6 +17,7 @@
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using testing::Folder;
+using testing::kProgram;
 using testing::run;
 
 namespace {
@@ -28,6 +32,11 @@ std::string refusal(std::vector<std::string> words, const std::string& db) {
   CHECK(refused.exit_code == 2);
   CHECK(refused.out.empty());
   return refused.err;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 /// A database with two runs to report and compare.
@@ -376,4 +385,40 @@ TEST_CASE("a resume with other settings names the unfinished run and what it was
                                "--set protocol.launches=3 --only 'ranks == 2'"));
   const auto other = folder.file("f.toml", testing::kOneCell + std::string("# another\n"));
   CHECK_THAT(refusal({"run", other, "--resume"}, db), !ContainsSubstring("0123abcd"));
+}
+
+TEST_CASE(
+    "a database that may not be written is wrong input, whether a run in it was killed or not") {
+  if (geteuid() != 0 || find_program("setpriv").empty()) SKIP("takes root, and setpriv");
+  const std::vector<std::string> nobody{"setpriv", "--reuid=65534", "--regid=65534",
+                                        "--clear-groups", kProgram};
+  const auto as_nobody = [&](const std::vector<std::string>& words) {
+    auto argv = nobody;
+    argv.insert(argv.end(), words.begin(), words.end());
+    return run_command(argv);
+  };
+  if (as_nobody({"--version"}).exit_code != 0) SKIP("the program is no other user's to read");
+  const Folder folder;
+  const auto table = folder.file("t.txt", read_text(kTable));
+  std::filesystem::permissions(folder.path(""), std::filesystem::perms::all);
+  for (const bool killed : {false, true}) {
+    INFO(killed);
+    const auto db = folder.path(killed ? "killed.sqlite" : "whole.sqlite");
+    {
+      Store store(db);
+      RunInfo info;
+      info.id = "0123abcd-run";
+      store.begin_run(info, {}, {});
+      if (!killed) store.end_run(info.id, "complete");
+    }
+    // A process that there cannot be.
+    if (killed)
+      SQLite::Database(db, SQLite::OPEN_READWRITE).exec("UPDATE run SET owner_pid = 999999999");
+    std::filesystem::permissions(db, std::filesystem::perms::owner_read |
+                                         std::filesystem::perms::group_read |
+                                         std::filesystem::perms::others_read);
+    const auto refused = as_nobody({"import", table, "--db", db});
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("may not be written by this user"));
+  }
 }
