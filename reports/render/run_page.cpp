@@ -92,6 +92,24 @@ std::string literal(const std::string& text, OutputFormat format) {
   return "```\n" + text + "```\n";
 }
 
+/// The newest command of each group below what the group is, as a remark of its own.
+std::string group_commands(const TableView& groups, std::size_t width) {
+  std::string commands;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups.text(i, "argv_json").empty()) continue;
+    std::vector<std::string> name{groups.text(i, "environment"), groups.text(i, "backend"),
+                                  groups.text(i, "architecture"),
+                                  counted(groups.integer(i, "ranks"), "rank")};
+    for (const auto& knob : setting_words(groups.text(i, "group_knobs"))) name.push_back(knob);
+    // Each line a remark, as what follows is copied with it.
+    for (const auto& line :
+         broken_lines(join(name, " "), width == 0 ? std::string::npos : width - 4))
+      commands += "  # " + line + "\n";
+    commands += stored_command("  ", groups.text(i, "argv_json"), width);
+  }
+  return commands;
+}
+
 std::string page_for_people(const Reader& reader, const Page& page, OutputFormat format,
                             std::size_t width) {
   const TableView run(page.run);
@@ -123,20 +141,7 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
            literal(broken_text("  " + join(notes, "\n  ") + "\n", width), format);
   table("groups", without(page.groups, "argv_json"));
   table("launches", without(without(page.launches, "argv_json"), "launch_id"));
-  const TableView groups(page.groups);
-  std::string commands;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (groups.text(i, "argv_json").empty()) continue;
-    std::vector<std::string> name{groups.text(i, "environment"), groups.text(i, "backend"),
-                                  groups.text(i, "architecture"),
-                                  counted(groups.integer(i, "ranks"), "rank")};
-    for (const auto& knob : setting_words(groups.text(i, "group_knobs"))) name.push_back(knob);
-    // Each line a remark, as what follows is copied with it.
-    for (const auto& line :
-         broken_lines(join(name, " "), width == 0 ? std::string::npos : width - 4))
-      commands += "  # " + line + "\n";
-    commands += stored_command("  ", groups.text(i, "argv_json"), width);
-  }
+  const std::string commands = group_commands(TableView(page.groups), width);
   if (!commands.empty()) {
     out += heading("commands (newest launch of each group)", format) + literal(commands, format);
   }
