@@ -12,6 +12,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/cli.hpp"
+#include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
@@ -420,5 +421,29 @@ TEST_CASE(
     const auto refused = as_nobody({"import", table, "--db", db});
     CHECK(refused.exit_code == 2);
     CHECK_THAT(refused.err, ContainsSubstring("may not be written by this user"));
+  }
+}
+
+TEST_CASE("export --measured says what lacks the library's own choice, and of a search its table") {
+  const Folder folder;
+  for (const bool searched : {false, true}) {
+    const auto db = folder.path(searched ? "tune.sqlite" : "run.sqlite");
+    {
+      Store store(db);
+      auto plan = testing::make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+      plan.groups[0].knobs_json = R"({"mca.coll_tuned_use_dynamic_rules":"1"})";
+      for (auto& cell : plan.cells) cell.knobs_json = "{}";
+      if (searched) plan.run.overrides = {"tune=sweep"};
+      store.begin_run(plan.run, plan.groups, plan.cells);
+      testing::store_launch(store, plan, plan.groups[0], 0,
+                            [](const CellInfo&, int, int) { return 10.0; });
+      store.end_run("run-1", "complete");
+    }
+    const auto told =
+        refusal({"export", "--measured", "last", "--format", "openmpi", "--out", "o"}, db);
+    CHECK_THAT(told, ContainsSubstring(searched ? "run run-1 is one of `dynamiccl tune`"
+                                                : "no size of openmpi was measured with the "
+                                                  "library as it is"));
+    CHECK((told.find("[knobs]") == std::string::npos) == searched);
   }
 }
