@@ -118,6 +118,7 @@ class Child {
                                        std::strerror(errno));
       return;
     }
+    errno = 0;
     process_ = bp::child(
         bp::exe = program.string(),
         bp::args = std::vector<std::string>(command.argv.begin() + 1, command.argv.end()),
@@ -127,7 +128,9 @@ class Child {
           record_status(process_.native_exit_code());
           on_exit();
         }));
-    if (error) {
+    // Boost 1.74 says nothing of a pipe of its own that it cannot make: nobody would ever end.
+    if (!error && process_.id() <= 0) error = std::error_code(errno, std::generic_category());
+    if (error || process_.id() <= 0) {
       result.start_error = fmt::format("{}: {}", command.argv.front(), error.message());
       return;
     }
