@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -157,6 +158,14 @@ class Child {
     running_ = false;
     process_.detach();
   }
+  /// Nothing is read by the loop any more but what it has begun.
+  void end_reading() { reads_ = false; }
+  /// What the pipes hold once the loop reads no more: however slow this machine is, and no more
+  /// where somebody still writes.
+  void read_rest(const ProcessOptions& options) {
+    take_rest(out_.native_source(), out_tail_, options.on_stdout);
+    take_rest(err_.native_source(), err_tail_, options.on_stderr);
+  }
   void finish() {
     boost::system::error_code ignored;
     out_.close(ignored);
@@ -204,8 +213,24 @@ class Child {
                              tail.add(buffer.data(), size);
                              if (live) live(std::string(buffer.data(), size));
                            }
-                           if (!error) read(pipe, buffer, tail, live);
+                           if (!error && reads_) read(pipe, buffer, tail, live);
                          });
+  }
+
+  static void take_rest(int pipe, Tail& tail,
+                        const std::function<void(const std::string&)>& live) {
+    Buffer buffer{};
+    const int most = fcntl(pipe, F_GETPIPE_SZ);
+    for (ssize_t taken = 0; taken < most;) {
+      pollfd ready{pipe, POLLIN, 0};
+      if (poll(&ready, 1, 0) <= 0) return;
+      const ssize_t size = ::read(pipe, buffer.data(), buffer.size());
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return;
+      taken += size;
+      tail.add(buffer.data(), static_cast<std::size_t>(size));
+      if (live) live(std::string(buffer.data(), static_cast<std::size_t>(size)));
+    }
   }
 
   void record_status(int status) {
@@ -227,6 +252,7 @@ class Child {
   pid_t pid_ = 0;
   bool running_ = false;
   bool is_rank_ = false;
+  bool reads_ = true;
 };
 
 /// All commands of one start, their deadline and their end. One thread, one loop.
@@ -442,8 +468,10 @@ class Start {
   /// Output that is already in the pipes.
   void drain() {
     interrupt_.close();
+    for (auto& child : children_) child.end_reading();
     io_.restart();
-    io_.run_for(std::chrono::milliseconds(50));
+    io_.poll();
+    for (auto& child : children_) child.read_rest(options_);
   }
 
   const ProcessOptions& options_;

@@ -179,6 +179,26 @@ TEST_CASE("long output keeps its end and blocks nobody") {
   CHECK(outcome.results[0].stderr_tail.ends_with("200000\n"));
 }
 
+TEST_CASE("what a command said last comes back, however slowly it is read") {
+  auto options = options_for(60);
+  std::size_t heard = 0;
+  // Longer for each piece than a command takes to write all and end.
+  options.on_stdout = [&](const std::string& piece) {
+    heard += piece.size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  const auto outcome = run_processes({shell("head -c 200000 /dev/zero; echo last")}, options);
+  CHECK(outcome.ok());
+  CHECK(heard == 200005);
+  CHECK(outcome.results[0].stdout_tail.ends_with("last\n"));
+}
+
+TEST_CASE("who still writes holds up no end") {
+  const auto options = options_for(60);
+  // Without the marker it is nobody's; it ends when nobody reads any more.
+  CHECK(run_processes({shell("env -i yes & echo begun")}, options).results[0].exit_code == 0);
+}
+
 TEST_CASE("a timeout ends grandchildren, also those in another session or deaf to TERM") {
   const auto start = Clock::now();
   const auto outcome =
