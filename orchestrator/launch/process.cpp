@@ -50,11 +50,14 @@ struct ChildSetup : bp::extend::handler {
   void on_exec_setup(Sequence&) const {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    // Of one that was killed before that no signal comes.
+    if (getppid() != starter) _exit(127);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int number : kChildDefaults) signal(number, SIG_DFL);
   }
+  pid_t starter = getpid();
 };
 
 /// Keeps the end of a stream.
