@@ -24,12 +24,6 @@ using namespace dynamiccl;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 Command shell(const std::string& script) { return {{"/bin/sh", "-c", script}, {}}; }
 
 ProcessOptions options_for(double timeout_s) {
@@ -200,44 +194,52 @@ TEST_CASE("who still writes holds up no end") {
 }
 
 TEST_CASE("a timeout ends grandchildren, also those in another session or deaf to TERM") {
-  const auto start = Clock::now();
-  const auto outcome =
-      run_processes({shell("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & "
-                           "sleep 60 & echo $!; trap '' TERM; echo $$; while :; do sleep 1; done")},
-                    options_for(0.5));
-  CHECK(outcome.timed_out);
-  CHECK_FALSE(outcome.ok());
-  CHECK(seconds_since(start) < 5);
-  const auto pids = pids_in(outcome.results[0].stdout_tail);
-  REQUIRE(pids.size() == 3);
-  for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+  std::vector<pid_t> pids;
+  // As long as a busy machine takes to have started them all.
+  for (double timeout_s = 0.5; pids.size() < 3 && timeout_s < 100; timeout_s *= 2) {
+    const auto outcome = run_processes(
+        {shell("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & "
+               "sleep 600 & echo $!; trap '' TERM; echo $$; while :; do sleep 1; done")},
+        options_for(timeout_s));
+    CHECK(outcome.timed_out);
+    CHECK_FALSE(outcome.ok());
+    pids = pids_in(outcome.results[0].stdout_tail);
+    for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+  }
+  CHECK(pids.size() == 3);
 }
 
 TEST_CASE("what outlives its launcher is ended and named") {
   const auto outcome =
-      run_processes({shell("setsid sleep 300 >/dev/null 2>&1 & echo $!")}, options_for(20));
+      run_processes({shell("setsid sleep 300 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; "
+                           "do :; done; echo $!")},
+                    options_for(60));
   REQUIRE(outcome.left_over.size() == 1);
   CHECK(outcome.left_over[0].starts_with("sleep ("));
   CHECK_FALSE(alive(pids_in(outcome.results[0].stdout_tail).at(0)));
 }
 
 TEST_CASE("one failed command ends the others after the grace, and is the cause") {
-  const auto start = Clock::now();
   const auto outcome =
-      run_processes({shell("sleep 60"), shell("exit 7"), shell("sleep 60")}, options_for(30));
-  CHECK(seconds_since(start) < 5);
+      run_processes({shell("sleep 600"), shell("exit 7"), shell("sleep 600")}, options_for(300));
   CHECK_FALSE(outcome.timed_out);
+  REQUIRE(outcome.results.size() == 3);
+  for (const std::size_t other : {0, 2}) CHECK(outcome.results[other].signal != 0);
   REQUIRE(outcome.first_failure() != nullptr);
   CHECK(outcome.first_failure()->exit_code == 7);
 }
 
 TEST_CASE("commands run side by side and none holds another's pipe") {
-  const auto start = Clock::now();
-  const std::vector<Command> commands(6, shell("sleep 0.5; echo done"));
-  const auto outcome = run_processes(commands, options_for(20));
+  std::string folder = std::filesystem::temp_directory_path() / "beside-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  // Each waits until all are there.
+  const std::vector<Command> commands(
+      6, shell("cd " + folder + "; : >$$; until [ $(ls | wc -l) -ge 6 ]; do sleep 0.02; done; "
+               "echo done"));
+  const auto outcome = run_processes(commands, options_for(300));
+  std::filesystem::remove_all(folder);
   CHECK(outcome.ok());
   for (const auto& result : outcome.results) CHECK(result.stdout_tail == "done\n");
-  CHECK(seconds_since(start) < 2.5);
 }
 
 TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
@@ -246,11 +248,10 @@ TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     kill(pid, SIGINT);
   });
-  const auto start = Clock::now();
-  const auto outcome = run_processes({shell("sleep 60")}, options_for(30));
+  const auto outcome = run_processes({shell("sleep 600")}, options_for(300));
   interrupter.join();
   CHECK(outcome.interrupted_by == SIGINT);
-  CHECK(seconds_since(start) < 5);
+  CHECK_FALSE(outcome.timed_out);
   CHECK_FALSE(outcome.ok());
   CHECK(interrupt_signal() == SIGINT);
 }
@@ -258,10 +259,9 @@ TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
 TEST_CASE("signals that stand before the start keep it from lasting") {
   const InterruptGuard guard;
   raise(SIGTERM);
-  const auto start = Clock::now();
-  const auto outcome = run_processes({shell("sleep 60")}, options_for(30));
+  const auto outcome = run_processes({shell("sleep 600")}, options_for(300));
   CHECK(outcome.interrupted_by == SIGTERM);
-  CHECK(seconds_since(start) < 5);
+  CHECK_FALSE(outcome.timed_out);
 }
 
 TEST_CASE("the part that lives elsewhere is ended too") {
@@ -271,7 +271,7 @@ TEST_CASE("the part that lives elsewhere is ended too") {
   run_processes({shell("sleep 60")}, options);
   CHECK(calls >= 1);
   calls = 0;
-  auto fine = options_for(5);
+  auto fine = options_for(60);
   fine.kill_elsewhere = [&] { ++calls; };
   run_processes({shell("true")}, fine);
   CHECK(calls == 0);
