@@ -48,7 +48,7 @@ put-into-run-folder|mkdir $RUNS/dyn-00000000-0
 replace-owner|echo 1.1.1.1 > $(ls -d $RUNS/dyn-* | head -1)/owner
 replace-script|echo 'exit 1' > $(ls -d $RUNS/dyn-* | head -1)/end-ranks
 write-shared-memory|for f in /dev/shm/vader_segment.*; do echo x > $f && break; done
-remove-shared-memory|for f in $(find /dev/shm -name 'vader_segment.*' -uid 0); do rm $f && break; done
+remove-shared-memory|for f in $(find /dev/shm -name 'vader_segment.*' -uid 0); do rm $f && exit 0; done; exit 1
 )sh";
 
 std::vector<pid_t> pids_of(const Program& program, const std::string& beginning) {
@@ -77,10 +77,13 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   const Program program;
   const std::string runs = program.folder() + "/../dyn-root-" + std::to_string(getpid());
   setenv("DYNAMICCL_RUN_FOLDER", runs.c_str(), 1);
+  // Ranks stand still while they are attacked, so that all attacks meet them, on a busy machine too.
+  setenv("DYNAMICCL_STOPPED_S", "1000", 1);
   const pid_t orchestrator = program.start(
       {"run", program.file("x.toml", one_cell("\"bare-metal\"", "openmpi") +
                                          "[protocol]\nwarmup = 0\niterations = 1000000\n"
-                                         "cell_time_cap = \"4s\"\nlaunches = 2\nretries = 0\n")});
+                                         "cell_time_cap = \"4s\"\nlaunches = 2\nretries = 0\n"
+                                         "launch_timeout = \"1000s\"\n")});
   REQUIRE(program.wait_until(kRunning, 1));
   std::vector<pid_t> workers;
   for (int i = 0; i < 6000 && workers.size() < 2; ++i) {
@@ -88,6 +91,12 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
     usleep(10000);
   }
   REQUIRE(workers.size() >= 2);
+  // Their shared memory is there when they have written something.
+  const std::string written = "cd " + program.folder() + "/runs/*/* && [ -s rank0.jsonl ] && " +
+                              "[ -s rank1.jsonl ]";
+  for (int i = 0; i < 6000 && run_command({"/bin/bash", "-c", written}).exit_code != 0; ++i)
+    usleep(10000);
+  for (const pid_t worker : workers) kill(worker, SIGSTOP);
   const std::string places = fmt::format("FOLDER={} RUNS={} O={} W={}\n", program.folder(), runs,
                                          orchestrator, workers[0]);
   int tried = 0;
@@ -103,10 +112,12 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   }
   CHECK(tried >= 20);
   user.run([] { return run_command({"/bin/bash", "-c", kNoise}).out; });
+  for (const pid_t worker : workers) kill(worker, SIGCONT);
   CHECK(Program::wait(orchestrator) == 0);
   CHECK(program.value(kOkLaunches) == 2);
   CHECK(program.value("SELECT count(*) FROM launch") == 2);
   CHECK(program.processes().empty());
   unsetenv("DYNAMICCL_RUN_FOLDER");
+  unsetenv("DYNAMICCL_STOPPED_S");
   fs::remove_all(runs);
 }
