@@ -180,16 +180,41 @@ bool Program::wait_until(const std::string& sql, int least) const {
   return false;
 }
 
-void Program::replace_worker(const std::string& name, const std::string& file) {
-  // Workers are looked for beside the program.
+std::string Program::use_copy() {
   const fs::path build = fs::path(folder_) / "build";
   fs::create_directories(build);
   fs::copy_file(program_, build / "dynamiccl");
   // Without it the copy would take itself for an installed program and find no profiles.
   fs::copy_file(program_ + ".source-tree", build / "dynamiccl.source-tree");
-  fs::copy_file(file, build / name);
   program_ = (build / "dynamiccl").string();
+  return build.string();
 }
+
+void Program::replace_worker(const std::string& name, const std::string& file) {
+  // Workers are looked for beside the program.
+  fs::copy_file(file, use_copy() + "/" + name);
+}
+
+void Program::hold_launches(int after) {
+  const fs::path workers = fs::path(program_).parent_path();
+  const std::string copy = use_copy();
+  const std::string begun = folder_ + "/begun";
+  fs::create_directories(begun);
+  for (const std::string name :
+       {"dynamiccl-worker", "dynamiccl-worker-openmpi", "dynamiccl-worker-mpich"}) {
+    if (!fs::exists(workers / name)) continue;
+    const std::string script = copy + "/" + name;
+    // A launch's ranks are told the same run.json, in a folder of the launch's name.
+    std::ofstream(script) << "#!/bin/sh\n: >" << begun
+                          << "/$(basename \"$(dirname \"$1\")\")\nwhile [ ! -e " << folder_
+                          << "/go ] && [ $(cd " << begun << " && ls | wc -l) -gt " << after
+                          << " ]; do sleep 0.05; done\nexec " << (workers / name).string()
+                          << " \"$@\"\n";
+    fs::permissions(script, fs::perms::owner_all);
+  }
+}
+
+void Program::let_go() const { static_cast<void>(file("go", "")); }
 
 std::string Program::file(const std::string& name, const std::string& text) const {
   const std::string path = folder_ + "/" + name;
