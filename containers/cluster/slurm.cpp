@@ -332,18 +332,21 @@ std::string ending_of(const std::string& job, const std::string& details) {
 }
 
 std::string why_job_ended(const std::string& job) {
-  std::string why;
+  // As long as Slurm leaves processes between TERM and KILL (KillWait, 30 s where nobody has set
+  // it), and some more.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(45);
   // Until its last process is gone a job is COMPLETING, whatever it will be.
-  for (int round = 0; round < 20; ++round) {
+  for (;;) {
     const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
     // slurmctld may be away: nothing is known.
     if (details.exit_code != 0 && details.err.find("Invalid job id") == std::string::npos)
       return "";
-    why = ending_of(job, details.out);
-    if (why.find("(COMPLETING)") == std::string::npos) return why;
-    usleep(100000);
+    const std::string why = ending_of(job, details.out);
+    if (why.find("(COMPLETING)") == std::string::npos ||
+        std::chrono::steady_clock::now() >= deadline)
+      return why;
+    usleep(200000);
   }
-  return why;
 }
 
 std::string job_number(const std::string& job) {
