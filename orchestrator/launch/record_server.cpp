@@ -453,17 +453,20 @@ class RecordServer::Desk {
       return too_large(connection,
                        fmt::format("run.json has {} bytes, {} are the most", all, kMostFileBytes));
     std::error_code problem;
-    for (const auto& entry : fs::directory_iterator(launch_.folder, problem)) {
-      const std::string name = entry.path().filename().string();
-      if (!entry.is_regular_file(problem) || name == "run.json" || name == kDecisionsFile ||
+    for (fs::directory_iterator at(launch_.folder, problem), end; !problem && at != end;
+         at.increment(problem)) {
+      const std::string name = at->path().filename().string();
+      std::error_code gone;
+      if (!at->is_regular_file(gone) || name == "run.json" || name == kDecisionsFile ||
           name.ends_with(".jsonl"))
         continue;
-      const std::uintmax_t bytes = entry.file_size(problem);
+      const std::uintmax_t bytes = at->file_size(gone);
+      if (gone) continue;
       if (bytes > kMostFileBytes)
         return too_large(connection, fmt::format("{} has {} bytes, {} are the most",
-                                                 entry.path().string(), bytes, kMostFileBytes));
+                                                 at->path().string(), bytes, kMostFileBytes));
       all += bytes;
-      files.push_back(entry.path());
+      files.push_back(at->path());
     }
     if (all > kMostUnsent)
       return too_large(connection,
