@@ -21,6 +21,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "containers/processes.hpp"
 #include "core/vocabulary/program_signals.hpp"
@@ -374,9 +375,12 @@ class Start {
         find_at_ = std::min(2 * looked_, looked_ + kLooks);
       }
       for (const pid_t pid : known_) {
-        int& seen = seen_stopped_[pid];
-        seen = is_stopped(pid) ? seen + 1 : 0;
-        if (seen >= kLooks && is_still_there(pid)) return end_stopped(pid);
+        Stopped& seen = seen_stopped_[pid];
+        // Somebody may stop and continue it in the time of the looks.
+        const auto switches = switches_of(pid);
+        const bool same = std::exchange(seen.switches, switches) == switches;
+        seen.looks = same && is_stopped(pid) ? seen.looks + 1 : 0;
+        if (seen.looks >= kLooks && is_still_there(pid)) return end_stopped(pid);
       }
       seen_deserted_ = is_deserted() ? seen_deserted_ + 1 : 0;
       if (seen_deserted_ >= kLooks) return end_deserted();
@@ -489,7 +493,12 @@ class Start {
   bool stopping_ = false;
   int kill_rounds_ = 0;
   std::vector<pid_t> known_;  ///< marked processes
-  std::map<pid_t, int> seen_stopped_;
+  /// A process that was stopped at so many looks in turn, and nothing else in between.
+  struct Stopped {
+    int looks = 0;
+    std::uint64_t switches = 0;
+  };
+  std::map<pid_t, Stopped> seen_stopped_;
   std::set<pid_t> started_;   ///< alive and marked, the commands' own left out
   bool had_started_ = false;  ///< there was one
   int seen_deserted_ = 0;

@@ -18,6 +18,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/process_states.hpp"
 #include "tests/sanitizers.hpp"
 
 using namespace dynamiccl;
@@ -32,6 +33,19 @@ ProcessOptions options_for(double timeout_s) {
   options.grace = Micros(0.3e6);
   options.marker = random_uuid();
   return options;
+}
+
+/// What an outcome that is not well has in it.
+std::string words_of(const ProcessOutcome& outcome) {
+  std::string text = std::string(outcome.timed_out ? "timed out " : "") +
+                     (outcome.deserted ? "deserted " : "") + "stopped " +
+                     std::to_string(outcome.stopped) + " by " +
+                     std::to_string(outcome.interrupted_by);
+  for (const auto& result : outcome.results)
+    text += "\ncode " + std::to_string(result.exit_code) + " signal " +
+            std::to_string(result.signal) + " " + result.start_error + result.stderr_tail;
+  for (const auto& state : outcome.states) text += "\n" + state;
+  return text;
 }
 
 /// Zombies wait for whoever adopted them; they run no more.
@@ -147,6 +161,7 @@ TEST_CASE("who wants to look around is called again and again while commands run
   const auto outcome =
       run_processes({shell("until [ -e " + file + " ]; do sleep 0.02; done")}, options);
   std::filesystem::remove(file);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   CHECK(looks >= 3);
 }
@@ -167,6 +182,7 @@ TEST_CASE("long output keeps its end and blocks nobody") {
   auto options = options_for(30);
   options.kept_bytes = 1000;
   const auto outcome = run_processes({shell("seq 1 200000; seq 1 200000 >&2; echo last")}, options);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   CHECK(outcome.results[0].stdout_tail.size() == 1000);
   CHECK(outcome.results[0].stdout_tail.ends_with("200000\nlast\n"));
@@ -179,9 +195,10 @@ TEST_CASE("what a command said last comes back, however slowly it is read") {
   // Longer for each piece than a command takes to write all and end.
   options.on_stdout = [&](const std::string& piece) {
     heard += piece.size();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
   };
   const auto outcome = run_processes({shell("head -c 200000 /dev/zero; echo last")}, options);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   CHECK(heard == 200005);
   CHECK(outcome.results[0].stdout_tail.ends_with("last\n"));
@@ -238,6 +255,7 @@ TEST_CASE("commands run side by side and none holds another's pipe") {
                "echo done"));
   const auto outcome = run_processes(commands, options_for(300));
   std::filesystem::remove_all(folder);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   for (const auto& result : outcome.results) CHECK(result.stdout_tail == "done\n");
 }
@@ -344,6 +362,7 @@ TEST_CASE("a stopped process of somebody else ends no start, whatever of it name
   }
   const auto outcome = run_processes({shell("sleep 3")}, options);
   CHECK(outcome.stopped == 0);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   for (const pid_t child : stopped) {
     kill(child, SIGKILL);
@@ -363,6 +382,31 @@ TEST_CASE("a slow process is not taken for stopped, nor one that is continued", 
   const auto busy = shell("end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done");
   const auto outcome = run_processes({shell("sleep 5"), busy, again}, options);
   CHECK(outcome.stopped == 0);
+  INFO(words_of(outcome));
+  CHECK(outcome.ok());
+}
+
+TEST_CASE("who is continued between two looks is not taken for stopped", "[safety][d-13]") {
+  auto options = options_for(300);
+  options.stopped_limit = Micros(0.3e6);
+  pid_t pid = 0;
+  options.on_stdout = [&](const std::string& text) { pid = std::stoi(text); };
+  const auto file = std::filesystem::temp_directory_path() / ("goes-on-" + options.marker);
+  int looks = 0;
+  options.on_look = [&] {
+    if (pid == 0 || ++looks > 40) return;
+    kill(pid, SIGCONT);
+    // It has gone on when it writes.
+    std::filesystem::remove(file);
+    while (!std::filesystem::exists(file)) usleep(1000);
+    kill(pid, looks == 40 ? SIGTERM : SIGSTOP);
+    while (looks < 40 && !is_stopped(pid)) usleep(1000);
+  };
+  const auto outcome = run_processes(
+      {shell("trap 'exit 0' TERM; echo $$; while :; do : >" + file.string() + "; done")}, options);
+  std::filesystem::remove(file);
+  INFO(words_of(outcome));
+  CHECK(outcome.stopped == 0);
   CHECK(outcome.ok());
 }
 
@@ -380,6 +424,7 @@ TEST_CASE("a launcher that outlives all it has started is ended, and others are 
         "sleep 1; env -i sleep 3; true"}) {
     INFO(other);
     const auto well = run_processes({shell(other)}, options);
+    INFO(words_of(well));
     CHECK_FALSE(well.deserted);
     CHECK(well.ok());
   }
@@ -392,5 +437,6 @@ TEST_CASE("a rank is not ended because what it started in passing has gone", "[s
   rank.is_rank = true;
   const auto outcome = run_processes({rank, rank}, options);
   CHECK_FALSE(outcome.deserted);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
 }
