@@ -93,12 +93,24 @@ std::optional<std::string> queue_answer(const std::string& job, const std::strin
 
 /// An allocation that salloc was asked for in vain may wait in the queue all the same, and would be
 /// granted some day to nobody.
+/// What salloc has asked for, though it was ended before it had said so; "" where nothing is seen.
+std::string unnamed_job(const SlurmMark& mark) {
+  try {
+    for (const SlurmJob& job : own_jobs())
+      if (job.mark == mark) return job.id;
+  } catch (const Error&) {
+    // `clean` finds it once Slurm answers.
+  }
+  return "";
+}
+
 /// @returns a clause on why it has waited, "" = nothing was asked for
-std::string withdraw(const std::string& said) {
+std::string withdraw(const std::string& said, const SlurmMark& mark) {
   static const std::regex form(R"((?:Pending|Granted) job allocation (\d+))");
   std::smatch match;
-  if (!std::regex_search(said, match, form)) return "";
-  const std::string job = match[1].str();
+  const bool named = std::regex_search(said, match, form);
+  const std::string job = named ? match[1].str() : unnamed_job(mark);
+  if (job.empty()) return "";
   const auto reason = queue_answer(job, "%r");
   cancel_job(job);
   return fmt::format(
@@ -232,7 +244,7 @@ SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, cons
   std::smatch match;
   static const std::regex granted(R"(Granted job allocation (\d+))");
   if (result.exit_code != 0 || !std::regex_search(result.err, match, granted)) {
-    const std::string withdrawn = withdraw(result.err);
+    const std::string withdrawn = withdraw(result.err, mark);
     if (!result.timed_out) throw command_failure("Slurm gave no allocation", argv, waiting, result);
     throw Error(ErrorKind::environment,
                 fmt::format("Slurm gave no {} node{} within {} s (cluster.wait): {}", options.nodes,
