@@ -39,7 +39,8 @@ bool has_machines_clock() {
 std::optional<std::int64_t> start_ticks_of(const std::string& process) {
   errno = 0;
   const auto read = read_file("/proc/" + process + "/stat");
-  if (!read) return errno == ENOENT || errno == ESRCH ? std::nullopt : std::optional<std::int64_t>(0);
+  if (!read)
+    return errno == ENOENT || errno == ESRCH ? std::nullopt : std::optional<std::int64_t>(0);
   const std::string& text = *read;
   // The program's name may hold blanks, line breaks and parentheses: count from the last one.
   const auto name_end = text.rfind(')');

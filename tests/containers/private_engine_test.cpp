@@ -270,7 +270,8 @@ TEST_CASE("an engine that a busy machine lets wait is not taken for dead", "[saf
     }
   });
   // Another program's share, with which nobody ends the engine.
-  const int users = open((options.folder + "/users.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int users =
+      open((options.folder + "/users.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   REQUIRE(flock(users, LOCK_SH) == 0);
   { const EngineLease lease(options); }
   // A start would have removed it.

@@ -77,7 +77,8 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   const Program program;
   const std::string runs = program.folder() + "/../dyn-root-" + std::to_string(getpid());
   setenv("DYNAMICCL_RUN_FOLDER", runs.c_str(), 1);
-  // Ranks stand still while they are attacked, so that all attacks meet them, on a busy machine too.
+  // Ranks stand still while they are attacked, so that all attacks meet them, on a busy machine
+  // too.
   setenv("DYNAMICCL_STOPPED_S", "1000", 1);
   const pid_t orchestrator = program.start(
       {"run", program.file("x.toml", one_cell("\"bare-metal\"", "openmpi") +
@@ -92,8 +93,8 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   }
   REQUIRE(workers.size() >= 2);
   // Their shared memory is there when they have written something.
-  const std::string written = "cd " + program.folder() + "/runs/*/* && [ -s rank0.jsonl ] && " +
-                              "[ -s rank1.jsonl ]";
+  const std::string written =
+      "cd " + program.folder() + "/runs/*/* && [ -s rank0.jsonl ] && " + "[ -s rank1.jsonl ]";
   for (int i = 0; i < 6000 && run_command({"/bin/bash", "-c", written}).exit_code != 0; ++i)
     usleep(10000);
   for (const pid_t worker : workers) kill(worker, SIGSTOP);
