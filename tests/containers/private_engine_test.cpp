@@ -244,7 +244,8 @@ TEST_CASE("a private engine leaves the machine's network as it was") {
 
 TEST_CASE("an engine that a busy machine lets wait is not taken for dead", "[safety]") {
   const TempFolder folder;
-  const PrivateEngineOptions options{folder.path() + "/d", {}};
+  // Whoever takes it for dead starts none in its place.
+  const PrivateEngineOptions options{folder.path() + "/d", {"false"}};
   std::filesystem::create_directory(options.folder);
   const std::string socket_path = private_engine_socket(options);
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -273,7 +274,7 @@ TEST_CASE("an engine that a busy machine lets wait is not taken for dead", "[saf
   const int users =
       open((options.folder + "/users.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   REQUIRE(flock(users, LOCK_SH) == 0);
-  { const EngineLease lease(options); }
+  CHECK_NOTHROW(EngineLease(options));
   // A start would have removed it.
   struct stat after {};
   CHECK(lstat(socket_path.c_str(), &after) == 0);
