@@ -197,24 +197,28 @@ void Program::replace_worker(const std::string& name, const std::string& file) {
 
 void Program::hold_launches(int after) {
   const fs::path workers = fs::path(program_).parent_path();
-  const std::string copy = use_copy();
-  const std::string begun = folder_ + "/begun";
-  fs::create_directories(begun);
+  const fs::path copy = use_copy();
+  // Containers see the copy's folder and that of the run, and nothing else.
+  fs::create_directories(copy / "real");
   for (const std::string name :
        {"dynamiccl-worker", "dynamiccl-worker-openmpi", "dynamiccl-worker-mpich"}) {
     if (!fs::exists(workers / name)) continue;
-    const std::string script = copy + "/" + name;
+    fs::copy_file(workers / name, copy / "real" / name);
     // A launch's ranks are told the same run.json, in a folder of the launch's name.
-    std::ofstream(script) << "#!/bin/sh\n: >" << begun
-                          << "/$(basename \"$(dirname \"$1\")\")\nwhile [ ! -e " << folder_
-                          << "/go ] && [ $(cd " << begun << " && ls | wc -l) -gt " << after
-                          << " ]; do sleep 0.05; done\nexec " << (workers / name).string()
-                          << " \"$@\"\n";
-    fs::permissions(script, fs::perms::owner_all);
+    std::ofstream(copy / name) << "#!/bin/sh\nlaunch=$(dirname \"$1\")\n"
+                               << "begun=$(dirname \"$launch\")/begun\nmkdir -p \"$begun\"\n"
+                               << ": >\"$begun/$(basename \"$launch\")\"\n"
+                               << "while [ ! -e " << (copy / "go").string()
+                               << " ] && [ $(cd \"$begun\" && ls | wc -l) -gt " << after
+                               << " ]; do sleep 0.05; done\nexec "
+                               << (copy / "real" / name).string() << " \"$@\"\n";
+    fs::permissions(copy / name, fs::perms::owner_all);
   }
 }
 
-void Program::let_go() const { static_cast<void>(file("go", "")); }
+void Program::let_go() const {
+  static_cast<void>(std::ofstream(fs::path(program_).parent_path() / "go"));
+}
 
 std::string Program::file(const std::string& name, const std::string& text) const {
   const std::string path = folder_ + "/" + name;
