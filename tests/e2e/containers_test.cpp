@@ -9,7 +9,7 @@ using namespace dynamiccl;
 
 namespace {
 
-const std::string kSlow = one_cell("\"cross-docker\"", "openmpi") + R"([protocol]
+const std::string kThreeLaunches = one_cell("\"cross-docker\"", "openmpi") + R"([protocol]
 warmup = 0
 iterations = 100000
 cell_time_cap = "300ms"
@@ -25,6 +25,7 @@ int run_with_signal(Program& program, const std::string& path, int signal) {
   const bool under_way = program.wait_until(kOkLaunches, 1) && program.wait_until(kRunning, 1);
   kill(pid, signal);
   const int code = Program::wait(pid);
+  INFO(program.said());
   REQUIRE(under_way);
   return code;
 }
@@ -44,7 +45,7 @@ TEST_CASE("Ctrl-C in a run across containers leaves no container, network or pro
   need(profiles.at("cross-docker"));
   const auto engine = held_engine();
   Program program;
-  const auto path = program.file("slow.toml", kSlow);
+  const auto path = program.file("three.toml", kThreeLaunches);
   CHECK(run_with_signal(program, path, SIGINT) == 130);
   CHECK(program.processes().empty());
   CHECK(traces_of(program.value("SELECT uuid FROM run")).empty());
@@ -60,7 +61,7 @@ TEST_CASE("what a killed run across containers leaves is removed, and the run is
   bool ours = false;
   for (int i = 0; i < 3 && !ours; ++i) {
     Program program;
-    const auto path = program.file("slow.toml", kSlow);
+    const auto path = program.file("three.toml", kThreeLaunches);
     CHECK(run_with_signal(program, path, SIGKILL) == 128 + SIGKILL);
     const std::string run = program.value("SELECT uuid FROM run");
     const auto left = traces_of(run).size();
