@@ -247,8 +247,15 @@ SQLite::Database open_for_writing(const std::string& path) {
 }
 
 SQLite::Database open_for_reading(const std::string& path) {
-  regular_file_or_none(path);
   std::error_code ignored;
+  const auto folder = std::filesystem::absolute(path, ignored).parent_path();
+  // An empty folder would be of no use to who wants to read.
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw Error(ErrorKind::input,
+                fmt::format("database {}: does not exist yet, nor does its folder; `dynamiccl run "
+                            "FILE` creates both, or name another one with --db",
+                            path));
+  regular_file_or_none(path);
   if (!std::filesystem::exists(path, ignored)) {
     throw Error(ErrorKind::input,
                 fmt::format("database {}: does not exist yet; `dynamiccl run FILE` creates it, or "

@@ -70,7 +70,15 @@ Statements::Statements(const std::string& path) : path_(path), db_(open_for_writ
   migrate(db_, path_, current_schema());
   // Its statements can only be prepared once the tables exist.
   opened(path_, [&] { ingest_ = std::make_unique<LaunchIngest>(db_); });
-  write("looking for unfinished runs", [&] { recover_left_overs(); });
+  // Of a file that may not be written this is the first step that writes where a run was killed.
+  explained(
+      path_, "looking for unfinished runs",
+      [&] {
+        SQLite::Transaction transaction(db_, SQLite::TransactionBehavior::IMMEDIATE);
+        recover_left_overs();
+        transaction.commit();
+      },
+      ErrorKind::input);
   opened(path_, [&] { guard_ = std::make_unique<FileGuard>(db_, path_); });
 }
 

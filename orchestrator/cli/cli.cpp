@@ -23,6 +23,7 @@
 #include "db/usual_db.hpp"
 #include "orchestrator/cli/commands_page.hpp"
 #include "orchestrator/cli/help_lines.hpp"
+#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 
@@ -68,8 +69,10 @@ std::vector<const CLI::App*> verbs_with(const CLI::App& app, const std::string& 
   return verbs;
 }
 
-/// The verb behind options that stand before it, where values of theirs are passed over.
-const CLI::App* verb_behind(const CLI::App& app, const std::vector<std::string>& argv) {
+/// The words that are neither options nor, as far as verbs have such options, their values.
+std::vector<std::string> words_among_options(const CLI::App& app,
+                                             const std::vector<std::string>& argv) {
+  std::vector<std::string> words;
   bool value = false;
   for (std::size_t i = 1; i < argv.size(); ++i) {
     if (argv[i].starts_with("-")) {
@@ -77,11 +80,29 @@ const CLI::App* verb_behind(const CLI::App& app, const std::vector<std::string>&
       value = !owners.empty() &&
               owners.front()->get_option_no_throw(argv[i])->get_items_expected_min() > 0;
     } else if (!std::exchange(value, false)) {
-      for (const CLI::App* verb : app.get_subcommands({}))
-        if (verb->get_name() == argv[i]) return verb;
+      words.push_back(argv[i]);
     }
   }
+  return words;
+}
+
+/// The verb behind options that stand before it.
+const CLI::App* verb_behind(const CLI::App& app, const std::vector<std::string>& argv) {
+  for (const auto& word : words_among_options(app, argv))
+    for (const CLI::App* verb : app.get_subcommands({}))
+      if (verb->get_name() == word) return verb;
   return nullptr;
+}
+
+/// Where no word is a verb: what is wrong with the first, to follow what is wrong with the option.
+std::string misspelled_behind(const CLI::App& app, const std::vector<std::string>& argv) {
+  const auto words = words_among_options(app, argv);
+  if (words.empty()) return "";
+  std::vector<std::string> verbs;
+  for (const auto* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  const std::string near = nearest_word(words.front(), verbs);
+  return fmt::format("; \"{}\" is no verb{}", words.front(),
+                     near.empty() ? "" : fmt::format(": did you mean {}?", near));
 }
 
 /// An option that stands before the verb: the library reads it as nobody's and complains of what
@@ -93,6 +114,8 @@ std::string misplaced_option(const CLI::App& app, const std::vector<std::string>
   // Of letters together the first one speaks.
   const std::string option =
       argv[1].substr(0, argv[1].starts_with("--") ? argv[1].find('=') : std::size_t{2});
+  if (option == "--")
+    return "-- stands before the verb; a verb comes first: `dynamiccl --help` lists the verbs";
   const auto owners = verbs_with(app, option);
   const CLI::App* verb = verb_behind(app, argv);
   if (verb != nullptr && verb->get_option_no_throw(option) == nullptr)
@@ -103,8 +126,11 @@ std::string misplaced_option(const CLI::App& app, const std::vector<std::string>
   if (verb == nullptr && owners.empty())
     return fmt::format(
         "there is no option {}; a verb comes first, and its options behind it: "
-        "`dynamiccl --help` lists the verbs",
-        option);
+        "`dynamiccl --help` lists the verbs{}",
+        option, misspelled_behind(app, argv));
+  const std::string wrong = verb != nullptr ? "" : misspelled_behind(app, argv);
+  if (!wrong.empty())
+    return fmt::format("{} stands before the verb; it goes behind it{}", option, wrong);
   return fmt::format("{} stands before the verb; it goes behind it: dynamiccl {} {} ...", option,
                      verb != nullptr ? verb->get_name() : owners.front()->get_name(), option);
 }
@@ -140,6 +166,28 @@ void require_numbers(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands({}))
     for (CLI::Option* option : verb->get_options())
       if (option->get_type_name().starts_with("FLOAT")) option->check(finite);
+}
+
+/// Options that name a file or folder: an empty name is the variable that a script forgot, which
+/// must neither be taken for an option that was not given nor for a file. Numbers that count take
+/// none below 0, which CLI11 reads as large ones.
+void require_names_and_counts(CLI::App& app) {
+  constexpr std::array kPlaces{"--out",           "--table",       "--apply",  "--check",
+                               "--policy",        "--junit",       "--plugin", "--from",
+                               "--shared-folder", "--machine-file"};
+  const CLI::Validator named(
+      [](std::string& text) { return text.empty() ? "an empty name is no file" : ""; }, "");
+  const CLI::Validator counts(
+      [](std::string& text) {
+        return trim(text).starts_with("-") ? text + " is less than 0" : std::string();
+      },
+      "");
+  for (CLI::App* verb : app.get_subcommands({}))
+    for (CLI::Option* option : verb->get_options()) {
+      if (std::find(kPlaces.begin(), kPlaces.end(), option->get_name()) != kPlaces.end())
+        option->check(named);
+      if (option->get_type_name().starts_with("UINT")) option->check(counts);
+    }
 }
 
 /// A range whose upper end is the largest number there is says no more than that, and none says
@@ -323,6 +371,7 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);
   require_numbers(app);
+  require_names_and_counts(app);
   int code = exit_code::kCellFailed;
   int output_error = 0;
   try {
@@ -331,8 +380,10 @@ int run_command_line(const std::vector<std::string>& argv) {
     shared.command = take_command(words);
     code = parse_and_run(app, words, shared);
   } catch (const Error& error) {
+    const std::string what =
+        with_database(without_library_names(error.what()), db_words(shared.db));
     tell(fmt::format(
-        "dynamiccl: {}{}\n", printable(without_library_names(error.what())),
+        "dynamiccl: {}{}\n", printable(what),
         error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : ""));
     code = exit_code_of(error);
   } catch (const nlohmann::json::exception& error) {

@@ -1,8 +1,11 @@
 #include "orchestrator/cli/started_as.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "containers/command.hpp"
 #include "core/vocabulary/text.hpp"
@@ -40,6 +43,24 @@ std::string with_pasteable_commands(const std::string& text, const std::string& 
       line.replace(at, kInstalledName.size(), name);
   }
   return join(lines, "\n");
+}
+
+std::string with_database(const std::string& text, const std::string& words) {
+  constexpr std::array<std::string_view, 8> kOfDatabases{"run",     "list",   "show",   "query",
+                                                         "compare", "report", "replay", "import"};
+  std::vector<std::string> parts = split(text, '`');
+  // Every second part stands between backquotes; one that is not closed is no command.
+  for (std::size_t i = 1; i + 1 < parts.size() && !words.empty(); i += 2) {
+    const std::vector<std::string> command = split(parts[i], ' ');
+    const bool works =
+        command.size() > 1 && command.front() == kInstalledName &&
+        std::find(kOfDatabases.begin(), kOfDatabases.end(), command[1]) != kOfDatabases.end();
+    const auto has = [&](const char* option) {
+      return std::find(command.begin(), command.end(), option) != command.end();
+    };
+    if (works && !has("--db") && !has("--help")) parts[i] += words;
+  }
+  return join(parts, "`");
 }
 
 }  // namespace dynamiccl

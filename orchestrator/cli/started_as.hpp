@@ -15,4 +15,9 @@ std::string started_as(const std::string& argv0);
 /// started as this program was.
 std::string with_pasteable_commands(const std::string& text, const std::string& argv0);
 
+/// A sentence whose commands work on the database that the command it answers worked on: those in
+/// backquotes that read or write one and name none get these words.
+/// @param words as db_words() has them, "" = none are needed
+std::string with_database(const std::string& text, const std::string& words);
+
 }  // namespace dynamiccl

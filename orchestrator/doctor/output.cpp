@@ -46,12 +46,6 @@ std::string transport_text(const BackendLook& look) {
   return fmt::format("transport {}, asked was {}", look.used, look.asked);
 }
 
-/// A line's worth: --json has all of it.
-std::string shortened(const std::string& text) {
-  constexpr std::size_t kMost = 90;
-  return text.size() <= kMost ? text : text.substr(0, text.rfind(' ', kMost)) + " ...";
-}
-
 std::string look_line(const BackendLook& look) {
   if (!look.impossible.empty())
     return fmt::format("  {}: cannot run: {}\n", name_of(look.backend), look.impossible);
@@ -61,7 +55,7 @@ std::string look_line(const BackendLook& look) {
   const std::string refused =
       look.cma_refused > 0 ? fmt::format("; {} CMA calls refused", look.cma_refused) : "";
   const std::string known =
-      look.used_evidence.empty() ? "" : fmt::format(" ({})", shortened(look.used_evidence));
+      look.used_evidence.empty() ? "" : fmt::format(" ({})", look.used_evidence);
   return fmt::format("  {}: {}{}{}; regime {}\n", name_of(look.backend), transport_text(look),
                      known, refused, look.regime.id);
 }

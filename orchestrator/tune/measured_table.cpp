@@ -75,8 +75,8 @@ Collected collect_all(const Reader& reader, const std::vector<std::string>& runs
   if (all.observations.empty())
     throw Error(ErrorKind::input,
                 fmt::format("run {} in {} has no measurement of {} that counts: look at `dynamiccl "
-                            "query coverage`",
-                            join(runs, ", "), reader.path(), name_of(backend)));
+                            "query coverage --run {}`",
+                            join(runs, ", "), reader.path(), name_of(backend), runs.back()));
   for (std::size_t i = 0; i < all.observations.size(); ++i) {
     const auto& ids = all.regimes[all.environments[i]];
     all.observations[i].key.regime =
@@ -85,6 +85,36 @@ Collected collect_all(const Reader& reader, const std::vector<std::string>& runs
         })->first;
   }
   return all;
+}
+
+/// What the experiment of one of the runs was run for by `tune`; "" where `run` measured it.
+std::string tuned_run(const Reader& reader, const std::vector<std::string>& runs) {
+  for (const std::string& run : runs) {
+    const std::string id = reader.resolve_run(run);
+    const Table found = reader.query(
+        "SELECT 1 FROM run r JOIN experiment e ON e.id = r.experiment_id, "
+        "json_each(e.overrides_json) o WHERE r.uuid = ?1 AND o.value LIKE 'tune=%'",
+        {id});
+    if (!found.rows.empty()) return id;
+  }
+  return "";
+}
+
+std::string why_nothing_compares(const Reader& reader, const std::vector<std::string>& runs,
+                                 Backend backend, const JointOptions& options) {
+  if (const std::string tuned = tuned_run(reader, runs); !tuned.empty())
+    return fmt::format(
+        "run {} is one of `dynamiccl tune`, in which no launch of {} was left as the library is, "
+        "so --measured has nothing to hold settings against; what a search chose stands in the "
+        "table that it wrote (tune --table): export that, as in\n  dynamiccl export "
+        "results/tuned.json --format {} --out tuned",
+        tuned, name_of(backend), name_of(backend));
+  return fmt::format(
+      "{}no size of {} was measured with the library as it is (algorithm \"library\" and no "
+      "setting), so nothing can be compared: add that to the experiment, with \"default\" first in "
+      "each list of [knobs] that it has",
+      options.largest ? fmt::format("up to {} ", format_bytes(*options.largest)) : "",
+      name_of(backend));
 }
 
 }  // namespace
@@ -101,9 +131,7 @@ ConfigurationTable measured_table(const Reader& reader, const std::vector<std::s
     table.put(std::move(entry));
   }
   if (table.entries.empty())
-    throw Error(ErrorKind::input,
-                "no size was measured under the default as well, so nothing can be "
-                "compared: sweep \"default\" first in every knob");
+    throw Error(ErrorKind::input, why_nothing_compares(reader, runs, backend, options));
   table.provenance = {{"tool", tool_version()}, {"chosen", "jointly over scopes"}, {"runs", runs}};
   return table;
 }

@@ -8,6 +8,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
+#include "db/usual_db.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -226,12 +227,12 @@ void require_figures(const ComparisonSide& side, const char* name) {
   throw Error(
       ErrorKind::input,
       fmt::format("compare: {} ({}) has no measured cell{}; `dynamiccl query coverage --run "
-                  "{}` shows what became of its cells",
+                  "{}{}` shows what became of its cells",
                   name, side.selection.label,
                   side.selection.axis.empty()
                       ? ""
                       : fmt::format(" with {} {}", side.selection.axis, side.selection.value),
-                  side.run_id));
+                  side.run_id, db_words(side.selection.db)));
 }
 
 [[noreturn]] void refuse_unlike(const Comparison& sides, const std::vector<Difference>& unlike) {
@@ -240,9 +241,10 @@ void require_figures(const ComparisonSide& side, const char* name) {
                                  [](const Difference& d) { return d.what == "ranks"; });
   const std::string more =
       grown ? fmt::format(
-                  "A ran on {}, B on {}: `dynamiccl query node_scaling` holds times over "
+                  "A ran on {}, B on {}: `dynamiccl query node_scaling{}` holds times over "
                   "nodes and ranks against each other. ",
-                  machines_text(sides.a.machines), machines_text(sides.b.machines))
+                  machines_text(sides.a.machines), machines_text(sides.b.machines),
+                  db_words(sides.b.selection.db))
             : "";
   throw Error(
       ErrorKind::input,
@@ -339,11 +341,12 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   const std::string axis = a.selection.axis;
   // A run is itself in every copy of its database.
   if (a.run_id == b.run_id && a.selection.value == b.selection.value) {
-    throw Error(ErrorKind::input,
-                fmt::format("compare: {} and {} are the same measurements: run {}; name another "
-                            "run (`dynamiccl list`), or two environments or values of an axis of "
-                            "this one, as in backend=gloo",
-                            a.selection.label, b.selection.label, a.run_id));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("compare: {} and {} are the same measurements: run {}; name another "
+                    "run (`dynamiccl list{}`), or two environments or values of an axis of "
+                    "this one, as in backend=gloo",
+                    a.selection.label, b.selection.label, a.run_id, db_words(a.selection.db)));
   }
   Comparison result{std::move(a), std::move(b), options, {}, {}, {}, 0, {}, {}};
   std::set<std::string> dropped;
@@ -364,8 +367,9 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   if (result.cells.empty()) {
     throw Error(ErrorKind::input,
                 fmt::format("compare: {} and {} have no cell in common; `dynamiccl query latency "
-                            "--run ID` shows the cells of a run",
-                            result.a.selection.label, result.b.selection.label));
+                            "--run ID{}` shows the cells of a run",
+                            result.a.selection.label, result.b.selection.label,
+                            db_words(result.a.selection.db)));
   }
   judge_cells(result);
   const bool none_alike =

@@ -7,6 +7,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "db/usual_db.hpp"
 #include "profiles/profile.hpp"
 #include "reports/compare/comparison.hpp"
 #include "reports/model/cell_columns.hpp"
@@ -242,8 +243,8 @@ void refuse_empty_choice(const SideSelection& selection, const std::string& run,
   }
   throw Error(ErrorKind::input,
               fmt::format("compare: no measured cell of {} (run {}) meets all of --where {}; leave "
-                          "one out, or see `dynamiccl query latency --run {}`",
-                          selection.label, run, join(all, " and "), run));
+                          "one out, or see `dynamiccl query latency --run {}{}`",
+                          selection.label, run, join(all, " and "), run, db_words(selection.db)));
 }
 
 bool has_environment(const SideDefaults& defaults, const std::string& word) {

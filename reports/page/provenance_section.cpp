@@ -1,4 +1,5 @@
 #include "core/vocabulary/text.hpp"
+#include "reports/model/stored_command.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/page/section.hpp"
 
@@ -17,15 +18,6 @@ json top_facts(const json& document) {
   return facts;
 }
 
-std::string command_text(const std::string& argv_json) {
-  const json argv = stored_json(argv_json);
-  if (!argv.is_array()) return argv_json;
-  std::vector<std::string> words;
-  for (const auto& word : argv)
-    if (word.is_string()) words.push_back(shell_quote(word.get<std::string>()));
-  return join(words, " ");
-}
-
 json run_facts(const PageContext& page) {
   const Table table = page.reader.query(
       "SELECT r.uuid, r.name, r.status, r.started_utc, r.ended_utc, r.seed, r.spec_path, "
@@ -37,7 +29,7 @@ json run_facts(const PageContext& page) {
   for (const char* column : {"uuid", "name", "status", "started_utc", "ended_utc", "seed",
                              "spec_path", "tool_version", "sha256", "spec_text"})
     facts[column] = row.text(0, column);
-  facts["command"] = command_text(row.text(0, "argv_json"));
+  facts["command"] = stored_command_line(row.text(0, "argv_json"));
   facts["host"] = stored_json(row.text(0, "host_json"));
   facts["protocol"] = stored_json(row.text(0, "protocol_json"));
   facts["overrides"] = stored_json(row.text(0, "overrides_json"));
@@ -63,7 +55,7 @@ json commands_of_groups(const PageContext& page) {
                       {"knobs", rows.text(i, "group_knobs")},
                       {"library", rows.text(i, "library")},
                       {"container", top_facts(stored_json(rows.text(i, "container_json")))},
-                      {"command", command_text(rows.text(i, "argv_json"))}});
+                      {"command", stored_command_line(rows.text(i, "argv_json"))}});
   }
   return groups;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,6 +21,8 @@
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
 #include "reports/render/humanise.hpp"
 
 namespace dynamiccl {
@@ -39,6 +42,23 @@ std::size_t lines_for(std::size_t lines, std::size_t width) {
   return width >= kUsualWidth ? lines : (lines * kUsualWidth + width - 1) / width;
 }
 
+/// The line with " ..." where it ends, cut before a word and never behind a number: "2" of
+/// "23.5 GiB" and "1" of "1 of 2 launches" would say something else.
+std::string with_more(std::string line, std::size_t width) {
+  constexpr std::string_view kMore = " ...";
+  const auto ends_in_number = [&] {
+    return !line.empty() && std::isdigit(static_cast<unsigned char>(line.back())) != 0;
+  };
+  while (line.size() + kMore.size() > width || ends_in_number()) {
+    const auto blank = line.find_last_of(' ');
+    const auto before = line.find_last_not_of(' ', blank);
+    if (blank == std::string::npos || before == std::string::npos) break;  // one word
+    line.resize(before + 1);
+  }
+  if (line.size() + kMore.size() > width) line.resize(width - kMore.size());
+  return line + std::string(kMore);
+}
+
 /// The text in lines of `width` columns, those after the first indented: what `most` of the usual
 /// width hold.
 std::string wrapped(const std::string& text, const std::string& indent, std::size_t most,
@@ -55,9 +75,7 @@ std::string wrapped(const std::string& text, const std::string& indent, std::siz
   }
   if (lines.size() > most) {
     lines.resize(most);
-    auto& last = lines.back();
-    if (last.size() + 4 > width) last.resize(width - 4);
-    last += " ...";
+    lines.back() = with_more(lines.back(), width);
   }
   return join(lines, "\n") + "\n";
 }
@@ -179,7 +197,8 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
                     (shares ? in_columns("surely slower", 14) : "");
   const std::size_t room = width + 1 - std::min(out.size(), width + 1);
   const std::string_view moved_by_head = "data moved by";
-  out += room >= moved_by_head.size() ? moved_by_head : room > 9 ? "moved by" : "";
+  const bool moves = room > 9;
+  out += room >= moved_by_head.size() ? moved_by_head : moves ? "moved by" : "";
   out.erase(out.find_last_not_of(' ') + 1);
   out += "\n";
   std::size_t told = 0;
@@ -192,7 +211,11 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
     out += cost_line(name, costs, cells[place], found == moved.end() ? "" : found->second, named,
                      shares, width);
   }
-  return out;
+  std::vector<std::string> left_out;
+  if (!shares && !costs.empty()) left_out.emplace_back("surely slower: query overhead");
+  if (!moves && !moved.empty()) left_out.emplace_back("data moved by: query transports");
+  if (left_out.empty()) return out;
+  return out + wrapped("no room for " + join(left_out, ", "), "  ", 1, width);
 }
 
 std::string cell_text(const CellCost& cost) {
@@ -274,7 +297,10 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
   return lines;
 }
 
-std::string without_result(const Reader& reader, const std::string& run, std::size_t width) {
+/// @param nothing was measured: reasons are the whole answer, and have the room of the figures
+std::string without_result(const Reader& reader, const std::string& run, bool nothing,
+                           std::size_t width) {
+  constexpr std::size_t kWhole = 8;
   std::string out;
   for (const bool unsupported : {false, true}) {
     const Table table = cells_without_result(reader, run, unsupported);
@@ -287,7 +313,11 @@ std::string without_result(const Reader& reader, const std::string& run, std::si
                                rows.text(0, "environment"), rows.text(0, "backend"),
                                rows.text(0, "reason").empty() ? rows.text(0, "status")
                                                               : rows.text(0, "reason")),
-                   "  ", unsupported ? 1 : 2, width);
+                   "  ",
+                   nothing       ? kWhole
+                   : unsupported ? 1
+                                 : 2,
+                   width);
   }
   return out;
 }
@@ -309,23 +339,36 @@ std::string command_line_of(const std::string& begin, const std::string& what_fo
   return (whole.size() <= width ? whole : begin) + "\n";
 }
 
+/// The query that is looked at next.
+struct Follow {
+  std::string_view query;
+  std::string_view what_for;
+};
+constexpr std::string_view kEveryCell = "every cell with its interval";
+constexpr Follow kOverhead{"overhead", kEveryCell};
+
+/// Where nothing was measured there are no times to look at.
+Follow follow_of_nothing(const Reader& reader, const std::string& run) {
+  QueryScope scope;
+  scope.runs = {run};
+  if (!named_query(reader, "failures", scope).rows.empty())
+    return {"failures", "what failed or was left out, and why"};
+  return {"coverage", "what became of every cell"};
+}
+
 /// What is typed to go on, for the database that the answer is of.
 std::string next_text(const Reader& reader, const std::string& run, const std::string& page,
-                      bool costs, bool training, std::size_t width) {
+                      const Follow& follow, std::size_t width) {
   const std::string id = run.substr(0, 8);
   const std::string db = db_words(reader.path());
   std::string out = "\n";
   if (!page.empty()) out += "page: " + page + "\n";
-  out += command_line_of(fmt::format("next: dynamiccl query {} --run {}{}",
-                                     costs      ? "overhead"
-                                     : training ? "training"
-                                                : "latency",
-                                     id, db),
-                         "every cell with its interval", width);
+  out += command_line_of(fmt::format("next: dynamiccl query {} --run {}{}", follow.query, id, db),
+                         std::string(follow.what_for), width);
   if (page.empty())
     out += command_line_of(fmt::format("      dynamiccl report {} --html{}", id, db),
                            "the page, with charts and causes", width);
-  if (costs)
+  if (follow.query == kOverhead.query)
     out += command_line_of("      dynamiccl doctor",
                            "looks for causes; with --prove measures fixes", width);
   return out;
@@ -352,19 +395,25 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
   const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
   rest += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
                      "query noise, warmup, independence", width);
-  rest += without_result(reader, run, width);
-  rest += next_text(reader, run, page, !costs.empty(), !training.empty(), width);
+  rest += without_result(reader, run, figures.empty(), width);
+  const Follow follow = figures.empty()     ? follow_of_nothing(reader, run)
+                        : !costs.empty()    ? kOverhead
+                        : !training.empty() ? Follow{"training", kEveryCell}
+                                            : Follow{"latency", kEveryCell};
+  rest += next_text(reader, run, page, follow, width);
   constexpr std::size_t kCauses = 2 * kMostCauses + 1;
   constexpr std::size_t kTraining = 3;
   constexpr std::size_t kTableFrame = 2 + 1;  // blank and head, "and ... more"
+  constexpr std::size_t kLeftOut = 2;         // lines, of narrower terminals
   static_assert(kMostDoubts * kLongDoubt <= kMostDoubts + kTraining);
   static_assert(kLines >= 2 + kTableFrame + kLeastEnvironments + 2 + kCauses + kTraining +
                               kMostDoubts + 1 + 3 + 4);
   if (figures.empty()) return head + rest;
   const auto used = static_cast<std::size_t>(std::ranges::count(head + rest, '\n'));
   const std::size_t lines = lines_for(kLines, width);
-  const std::size_t most = std::clamp(lines - std::min(lines, used + kTableFrame),
-                                      kLeastEnvironments, kMostEnvironments);
+  const std::size_t frame = kTableFrame + (width < kUsualWidth ? kLeftOut : 0);
+  const std::size_t most =
+      std::clamp(lines - std::min(lines, used + frame), kLeastEnvironments, kMostEnvironments);
   return head + costs_text(figures, costs, moved_by(reader, row.front()), most, width) + rest;
 }
 

@@ -11,6 +11,7 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/leaf_difference.hpp"
+#include "reports/model/stored_command.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -68,8 +69,9 @@ std::string human_text(const Value& value, Unit unit, bool exact) {
   return plain_text(value);
 }
 
-/// "batch=32 model=cnn"
+/// "batch=32 model=cnn"; a list is a command line.
 std::string settings_text(const std::string& text) {
+  if (text.starts_with("[")) return stored_command_line(text);
   const auto words = setting_words(text);
   return words.empty() ? "-" : join(words, " ");
 }
@@ -86,15 +88,27 @@ struct Source {
   bool settings = false;  ///< a JSON object of settings
 };
 
+/// The heading; where another column has the same ("send" and "send_us"), the whole name.
+std::string title_of(const Column& column, const Columns& columns) {
+  const auto has_it = [&](const Column& other) {
+    return other.end_of.empty() && other.heading == column.heading;
+  };
+  return std::count_if(columns.begin(), columns.end(), has_it) > 1 ? column.name : column.heading;
+}
+
 std::vector<Source> sources_of(const Table& table, const Columns& columns) {
   std::vector<Source> sources;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = columns[i];
     if (!column.end_of.empty() && column_index(table, column.end_of)) continue;
-    Source source{column.heading, i,
-                  std::nullopt,   std::nullopt,
-                  column.unit,    column.shown,
-                  column.exact,   column.type == ColumnType::json};
+    Source source{title_of(column, columns),
+                  i,
+                  std::nullopt,
+                  std::nullopt,
+                  column.unit,
+                  column.shown,
+                  column.exact,
+                  column.type == ColumnType::json};
     if (!column.low.empty()) {
       source.low = column_index(table, column.low);
       source.high = column_index(table, column.high);

@@ -6,6 +6,7 @@
 #include <set>
 #include <type_traits>
 
+#include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
@@ -312,7 +313,19 @@ nlohmann::ordered_json json_value(const Value& value) {
   return nullptr;
 }
 
+/// An object has one value of a name: another would be lost without a word.
+void refuse_equal_names(const std::vector<std::string>& names) {
+  std::set<std::string> seen;
+  for (const auto& name : names)
+    if (!seen.insert(name).second)
+      throw Error(ErrorKind::input,
+                  fmt::format("two columns are called \"{}\", of which JSON would keep one; name "
+                              "them apart in the SQL, as in SELECT a AS first, b AS second",
+                              name));
+}
+
 std::string json_table(const Table& table) {
+  refuse_equal_names(table.columns);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& row : table.rows) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();

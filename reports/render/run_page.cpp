@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/run_facts.hpp"
+#include "reports/model/stored_command.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/trust.hpp"
 #include "reports/queries/query.hpp"
@@ -45,7 +47,8 @@ Page load_page(const Reader& reader, const std::string& run) {
           "JOIN run r ON r.id = g.run_id WHERE r.uuid = ?1 ORDER BY g.id",
           {run}),
       reader.query(
-          "SELECT block, position, environment, backend, architecture, ranks, attempt, "
+          "SELECT block, position, environment, backend, architecture, ranks, group_knobs, "
+          "attempt, "
           "launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, "
           "(SELECT group_concat(value, '; ') FROM json_each(noise_flags_json)) AS noise, reason, "
           "launch_id, argv_json FROM v_launch WHERE run_id = ?1 ORDER BY launch_row",
@@ -61,15 +64,13 @@ Page load_page(const Reader& reader, const std::string& run) {
                    {run})};
 }
 
-/// A stored command to be copied, behind `head`.
+/// A stored command to be copied, behind `head`; each rank's, where they start singly.
 std::string stored_command(std::string_view head, const std::string& argv_json, std::size_t width) {
   const json argv = stored_json(argv_json);
   if (!argv.is_array()) return std::string(head) + argv_json + "\n";
-  std::vector<std::string> words;
-  for (const auto& word : argv) {
-    if (word.is_string()) words.push_back(shell_quote(word.get<std::string>()));
-  }
-  return command_lines(head, words, width);
+  std::string lines;
+  for (const auto& words : stored_commands(argv)) lines += command_lines(head, words, width);
+  return lines;
 }
 
 Table without(Table table, const std::string& column) {
@@ -89,6 +90,24 @@ std::string heading(const std::string& title, OutputFormat format) {
 std::string literal(const std::string& text, OutputFormat format) {
   if (format != OutputFormat::markdown) return text;
   return "```\n" + text + "```\n";
+}
+
+/// The newest command of each group below what the group is, as a remark of its own.
+std::string group_commands(const TableView& groups, std::size_t width) {
+  std::string commands;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups.text(i, "argv_json").empty()) continue;
+    std::vector<std::string> name{groups.text(i, "environment"), groups.text(i, "backend"),
+                                  groups.text(i, "architecture"),
+                                  counted(groups.integer(i, "ranks"), "rank")};
+    for (const auto& knob : setting_words(groups.text(i, "group_knobs"))) name.push_back(knob);
+    // Each line a remark, as what follows is copied with it.
+    for (const auto& line :
+         broken_lines(join(name, " "), width == 0 ? std::string::npos : width - 4))
+      commands += "  # " + line + "\n";
+    commands += stored_command("  ", groups.text(i, "argv_json"), width);
+  }
+  return commands;
 }
 
 std::string page_for_people(const Reader& reader, const Page& page, OutputFormat format,
@@ -122,14 +141,7 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
            literal(broken_text("  " + join(notes, "\n  ") + "\n", width), format);
   table("groups", without(page.groups, "argv_json"));
   table("launches", without(without(page.launches, "argv_json"), "launch_id"));
-  const TableView groups(page.groups);
-  std::string commands;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (groups.text(i, "argv_json").empty()) continue;
-    commands += fmt::format("  # {} {} {}\n{}", groups.text(i, "environment"),
-                            groups.text(i, "backend"), groups.text(i, "architecture"),
-                            stored_command("  ", groups.text(i, "argv_json"), width));
-  }
+  const std::string commands = group_commands(TableView(page.groups), width);
   if (!commands.empty()) {
     out += heading("commands (newest launch of each group)", format) + literal(commands, format);
   }

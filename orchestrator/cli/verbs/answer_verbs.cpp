@@ -94,6 +94,9 @@ std::string query_list(std::size_t columns) {
 }
 
 QueryScope asked_scope(const QueryArguments& arguments) {
+  if (arguments.all && !arguments.runs.empty())
+    throw Error(ErrorKind::input,
+                "query: --run names runs and --all takes every run; give one of the two");
   QueryScope scope;
   scope.runs = arguments.runs;
   scope.all_runs = arguments.all;
@@ -129,8 +132,22 @@ void explain_query(const Query& query, OutputFormat format) {
   fmt::print("{}", text);
 }
 
+/// The list of queries has nothing to choose from, and "" is the variable that a script forgot.
+void refuse_what_a_list_ignores(const QueryArguments& arguments, bool named) {
+  if (named)
+    throw Error(ErrorKind::input,
+                "query: \"\" names no query; without a name the queries are listed");
+  const bool chooses = !arguments.runs.empty() || arguments.all || arguments.pool ||
+                       !arguments.where.empty() || arguments.explain;
+  if (chooses)
+    throw Error(ErrorKind::input,
+                "query: --run, --all, --pool, --where and --explain are about a query: name one, "
+                "as in query latency; without a name the queries are listed");
+}
+
+/// @param named a name was given, be it empty
 /// @param varies --vary was given
-void answer_query(const QueryArguments& arguments, bool varies, const Shared& shared) {
+void answer_query(const QueryArguments& arguments, bool named, bool varies, const Shared& shared) {
   if (arguments.markdown) {
     fmt::print("{}", queries_markdown());
     return;
@@ -141,6 +158,7 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
                 fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
                             arguments.what));
   if (trim(arguments.what).empty()) {
+    refuse_what_a_list_ignores(arguments, named);
     if (format_of(arguments.format, shared) == OutputFormat::text)
       fmt::print("{}", query_list(stdout_columns()));
     else
@@ -176,7 +194,8 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
 void add_query_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("query", "answer a named query or read-only SQL");
   auto arguments = std::make_shared<QueryArguments>();
-  verb->add_option("NAME", arguments->what, "named query or SQL; none lists the names");
+  const auto* name =
+      verb->add_option("NAME", arguments->what, "named query or SQL; none lists the names");
   verb->add_option("--run", arguments->runs, "run id, its beginning, last or last~1")
       ->take_all()
       ->allow_extra_args(false);
@@ -206,8 +225,9 @@ void add_query_verb(CLI::App& app, Shared& shared) {
            "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'\n" +
            query_list(stdout_columns());
   });
-  verb->callback(
-      [arguments, vary, &shared] { answer_query(*arguments, vary->count() > 0, shared); });
+  verb->callback([arguments, name, vary, &shared] {
+    answer_query(*arguments, name->count() > 0, vary->count() > 0, shared);
+  });
 }
 
 void add_list_verb(CLI::App& app, Shared& shared) {

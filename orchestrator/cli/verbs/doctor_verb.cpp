@@ -9,6 +9,8 @@
 #include "containers/image.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/doctor/examine.hpp"
@@ -49,6 +51,16 @@ struct DoctorArguments {
   int launches = 6;
   bool prove = false;
 };
+
+/// In lines of the terminal, but for fixes, which stay whole to be copied.
+void print_lines(const std::string& text) {
+  constexpr std::string_view kFix = "fix: ";
+  const auto columns = columns_for_rows();
+  std::vector<std::string> lines = split(text, '\n');
+  for (auto& line : lines)
+    if (!trim(line).starts_with(kFix)) line = broken_text(line, columns);
+  fmt::print("{}", join(lines, "\n"));
+}
 
 std::string read_text(const std::string& path) {
   try {
@@ -128,14 +140,14 @@ int predict(const DoctorArguments& arguments, const Shared& shared) {
   const auto machine = read_machine(arguments.machine);
   nlohmann::json all = nlohmann::json::array();
   bool obstacles = false;
-  if (!shared.json) fmt::print("{}: {}\n", arguments.machine, machine_line(machine));
+  if (!shared.json) print_lines(fmt::format("{}: {}\n", arguments.machine, machine_line(machine)));
   for (const auto& profile : chosen_profiles(arguments)) {
     const auto prediction = predict_gpu_path(profile, machine, arguments.ranks);
     obstacles = obstacles || !prediction.obstacles.empty();
     if (shared.json)
       all.push_back({{"environment", profile.name}, {"gpu_prediction", to_json(prediction)}});
     else
-      fmt::print("{}", to_text(profile, prediction));
+      print_lines(to_text(profile, prediction));
   }
   if (shared.json)
     fmt::print("{}\n", nlohmann::json{{"machine", machine}, {"environments", all}}.dump(1));
@@ -158,7 +170,7 @@ class Doctor {
     make_db_folder(shared_.db);
     site_ = launch_site(shared_.db, "");
     site_.machine = declared_machine(arguments_);
-    if (!shared_.json) fmt::print("this machine: {}\n", machine_line(site_.host));
+    if (!shared_.json) print_lines(fmt::format("this machine: {}\n", machine_line(site_.host)));
     nlohmann::json all = nlohmann::json::array();
     for (const auto& profile : profiles) {
       if (interrupt_signal() != 0) return 128 + interrupt_signal();
@@ -166,7 +178,7 @@ class Doctor {
       if (shared_.json)
         all.push_back(to_json(diagnosis));
       else
-        fmt::print("{}", to_text(diagnosis));
+        print_lines(to_text(diagnosis));
       std::fflush(stdout);  // in order with the messages on stderr
     }
     if (shared_.json)
@@ -284,7 +296,7 @@ int look_at_cluster(const DoctorArguments& arguments, const ClusterOptions& opti
   if (shared.json)
     fmt::print("{}\n", to_json(preflight).dump(1));
   else
-    fmt::print("{}", to_text(preflight));
+    print_lines(to_text(preflight));
   if (interrupt_signal() != 0) return 128 + interrupt_signal();
   return preflight.found() ? exit_code::kDoctor : exit_code::kFine;
 }

@@ -56,6 +56,25 @@ Backend backend_of(const Arguments& arguments) {
   return find_named<Backend>(arguments.formats.front()).value_or(Backend::nccl);
 }
 
+/// Settings are chosen for one library at a time: files for another would be empty without a word.
+void refuse_other_libraries(const Arguments& arguments) {
+  const Backend chosen = backend_of(arguments);
+  for (const std::string& format : arguments.formats) {
+    const auto library = find_named<Backend>(format);
+    // What loads files of Open MPI on GPUs is Open MPI.
+    const bool loads = !library || *library == chosen ||
+                       (chosen == Backend::cuda_aware_mpi && *library == Backend::openmpi);
+    if (!loads)
+      throw Error(ErrorKind::input,
+                  fmt::format("--measured chooses the settings of one library at a time, here of "
+                              "{} ({}), which has none for --format {}; export those by a command "
+                              "of their own: --measured {} --format {}",
+                              name_of(chosen),
+                              arguments.backend.empty() ? "the first format's" : "--backend",
+                              format, join(arguments.measured, " "), format));
+  }
+}
+
 ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   if (arguments.measured.empty()) {
     if (!arguments.backend.empty())
@@ -70,6 +89,7 @@ ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
                   "name a configuration table, or with --measured a run to choose settings from");
     return read_table(arguments.table);
   }
+  refuse_other_libraries(arguments);
   JointOptions options;
   if (!arguments.up_to.empty()) options.largest = parse_bytes(arguments.up_to);
   return measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);

@@ -24,6 +24,7 @@
 #include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/run/stopping.hpp"
+#include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/page/html_report.hpp"
 #include "reports/queries/query.hpp"
@@ -86,15 +87,42 @@ std::optional<std::string> run_of_requeued_job(const std::string& job, const std
   return calls < runs.size() ? std::optional(runs.text(calls, "uuid")) : std::nullopt;
 }
 
+/// The newest unfinished run of this file with other settings, and what it was started with: what
+/// is missing is most often one of these.
+std::string unfinished_otherwise(const std::string& db, const RunInfo& info) {
+  const Table found = Reader(db).query(
+      "SELECT r.uuid, e.overrides_json, e.spec_text = ?2 AS same_text FROM run r "
+      "JOIN experiment e ON e.id = r.experiment_id WHERE r.status NOT IN ('complete', 'running') "
+      "AND (r.spec_path = ?1 OR e.spec_text = ?2) AND e.overrides_json NOT LIKE '%\"tune=%' "
+      "ORDER BY r.id DESC LIMIT 1",
+      {info.spec_path, info.spec_text});
+  const TableView row(found);
+  if (row.size() == 0) return "";
+  std::vector<std::string> given;
+  for (const auto& word : stored_json(row.text(0, "overrides_json"))) {
+    if (!word.is_string()) continue;
+    const auto text = word.get<std::string>();
+    const bool only = text.starts_with("only=");
+    given.push_back((only ? "--only " : "--set ") +
+                    shell_quote(only ? text.substr(std::string_view("only=").size()) : text));
+  }
+  return fmt::format("; run {} of it is unfinished, which was started with {}{}",
+                     row.text(0, "uuid"),
+                     given.empty() ? "neither --set nor --only" : join(given, " "),
+                     row.integer(0, "same_text") != 0 ? "" : " and another text of the file");
+}
+
 std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
                                          const Store& store, const std::string& db) {
   if (!arguments.resume) return std::nullopt;
   auto unfinished = store.unfinished_run(info.spec_text, info.overrides);
   if (!unfinished)
-    throw Error(ErrorKind::input,
-                fmt::format("{}: nothing to resume: {} holds no unfinished run of this file with "
-                            "the same --set and --only; start one without --resume",
-                            arguments.experiment.file, db));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}: nothing to resume: {} holds no unfinished run of this file with "
+                    "the same --set and --only{}; give what it was started with, or start one "
+                    "without --resume",
+                    arguments.experiment.file, db, unfinished_otherwise(db, info)));
   return unfinished;
 }
 

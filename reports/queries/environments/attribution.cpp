@@ -17,7 +17,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr const char* kAttributionColumns = R"(
-run_id environment backend architecture model batch method ranks
+run_id environment backend architecture model batch method ranks group_knobs
 step_us | us, real | one training step
 bare_step_us | us, real | the same on bare metal
 step_difference_us | us, real | here minus bare metal
@@ -206,6 +206,7 @@ std::vector<Value> row_of(const TrainedStep& step, const TrainedStep* bare) {
           step.cell.batch,
           f.algorithm,
           f.ranks,
+          f.group_knobs,
           or_null(step.step_us),
           or_null(base.step_us),
           or_null(whole),

@@ -26,6 +26,7 @@ std::vector<Value> c2c_row(const C2cCell& c, const Saturation& saturation) {
                          f.algorithm,
                          or_null(c.cell.settings.empty() ? "" : c.cell.settings.dump()),
                          c.cell.workers,
+                         f.group_knobs,
                          static_cast<std::int64_t>(f.launches.size()),
                          c.intensity,
                          c.f_formula,
@@ -79,7 +80,7 @@ Query c2c_query() {
               "measured one (expected: one after the other without scheduling, else the longer), "
               "and for the best method of a workload whether anything lossless is left",
           .columns = R"(
-run_id environment backend model batch method settings workers launches intensity
+run_id environment backend model batch method settings workers group_knobs launches intensity
 f_formula | real | volumes of all parameters over the busiest link in a step, by formula
 f_counted | real | the same by counted bytes
 f_fitted | real | the same from the measured cost per byte

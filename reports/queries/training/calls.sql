@@ -3,7 +3,7 @@
 --   step: what single calls of all measured steps took, whether that changed from the first steps to the last, and how
 --   evenly the cell's calls come
 -- columns:
---   run_id environment backend architecture model batch method ranks
+--   run_id environment backend architecture model batch method ranks group_knobs
 --   kind | text | what the call does: reduce, reduce-scatter, all-gather, push, pull
 --   message_bytes | bytes, integer, exact | of each of these calls
 --   steps | integer | measured steps
@@ -81,7 +81,8 @@ evenness AS (
   FROM spread
   GROUP BY measurement_row
 )
-SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, k.kind, k.bytes AS message_bytes,
+SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = w.launch_id) AS group_knobs, k.kind, k.bytes AS message_bytes,
        json_array_length(w.details, '$.calls.steps') AS steps, k.calls, json_extract(w.details, '$.calls.left_out') AS left_out,
        k.call_us, k.p99_us, k.first_us, k.last_us, e.gap_us, e.largest_gap_us,
        json_extract(w.details, '$.calls.burstiness') AS burstiness, w.settings

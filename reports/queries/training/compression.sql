@@ -10,7 +10,7 @@
 --   level | text | all workers; where workers form groups: within groups (group_compression), groups to server (compression)
 --   compression | text | codec of the gradients there
 --   error_feedback | integer | 1 = what encoding takes is added to the next gradient
---   workers launches
+--   workers group_knobs launches
 --   nominal_bytes | bytes, integer | all gradients as plain values
 --   message_bytes | bytes, real | given to the library by the first worker in a step; not what a colocated server takes from itself
 --   formula_bytes | bytes, real | the same by formula; NULL: depends on the values
@@ -83,7 +83,8 @@ numbered AS (
 )
 SELECT a.run_id, a.environment, a.backend, a.carried_by, a.architecture, a.model, a.batch, a.method, a.synchronisation, a.level,
        a.codec AS compression,
-       json_extract(a.figures, '$.error_feedback') AS error_feedback, a.workers, a.n AS launches,
+       json_extract(a.figures, '$.error_feedback') AS error_feedback, a.workers,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = a.launch_id) AS group_knobs, a.n AS launches,
        json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,
        json_extract(a.figures, '$.message_bytes') AS message_bytes,
        json_extract(a.figures, '$.formula_bytes') AS formula_bytes,

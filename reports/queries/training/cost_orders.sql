@@ -7,7 +7,7 @@
 --   architecture model batch method
 --   synchronisation | text | when workers wait for each other
 --   compression | text | codec of what travels
---   workers launches
+--   workers group_knobs launches
 --   published_order | text | bits a round; NULL: the survey has no such cell
 --   order_bytes | bytes, real | the order evaluated: N parameters, n workers, b bits, k kept, tau local steps, p neighbours
 --   wire_bytes | bytes, real | payload sent by the busiest rank in a round
@@ -58,6 +58,7 @@ evaluated AS (
   FROM ordered
 )
 SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, compression, workers,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = evaluated.launch_id) AS group_knobs,
        count(*) AS launches, published_order, order_bytes, avg(wire_bytes) AS wire_bytes, avg(wire_bytes) / order_bytes AS over_order,
        avg(counted_bytes) AS counted_bytes, settings
 FROM evaluated

@@ -5,7 +5,7 @@
 -- columns:
 --   run_id
 --   cell_id | text | id of the cell
---   environment backend architecture model batch method ranks workers block
+--   environment backend architecture model batch method ranks workers group_knobs block
 --   step | integer | the training step
 --   samples | integer | of all workers so far
 --   loss | real | of the first worker
@@ -52,6 +52,7 @@ accuracies AS MATERIALIZED (
   FROM worker w, json_each(w.details, '$.accuracies') a
 )
 SELECT w.run_id, w.cell_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, w.workers,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = w.launch_id) AS group_knobs,
        w.block, t.step, t.step * w.step_samples AS samples, l.loss,
        coalesce(a.accuracy, CASE WHEN t.step = t.last_step AND NOT w.by_epochs THEN w.last_accuracy END) AS accuracy,
        t.trained_us, t.step * w.wire_bytes AS sent_bytes, w.settings

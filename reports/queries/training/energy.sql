@@ -3,7 +3,7 @@
 --   counter of each whole GPU
 -- measured_by: run experiments/gpu_training.toml
 -- columns:
---   run_id environment backend architecture model batch method ranks
+--   run_id environment backend architecture model batch method ranks group_knobs
 --   gpus | integer | GPUs whose energy is known
 --   joules_per_step | real | of all these GPUs together
 --   joules_per_sample | real | the same, by the samples of a step; not of rounds of several steps
@@ -32,7 +32,8 @@ total AS (
   FROM gpu
   GROUP BY measurement_row
 )
-SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.method, n.ranks, g.gpus, g.joules_per_step,
+SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.method, n.ranks,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = n.launch_id) AS group_knobs, g.gpus, g.joules_per_step,
        CASE WHEN json_extract(n.settings, '$.local_steps') IS NULL THEN g.joules_per_step / (n.batch * g.workers) END AS joules_per_sample, g.watts, g.seconds, g.note, n.settings
 FROM total g
 JOIN numbered n ON n.measurement_row = g.measurement_row

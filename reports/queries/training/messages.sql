@@ -4,7 +4,7 @@
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients
---   architecture model batch method ranks messages
+--   architecture model batch method ranks group_knobs messages
 --   total_bytes | bytes, integer | of all messages, as they reach the library
 --   nominal_bytes | bytes, integer | of the values in them, as they are computed
 --   smallest_bytes | bytes, integer, exact | the smallest message
@@ -102,7 +102,8 @@ timing AS (
   FROM started
   GROUP BY measurement_row
 )
-SELECT w.run_id, w.environment, w.backend, w.carried_by, w.architecture, w.model, w.batch, w.method, w.ranks, s.messages, s.total_bytes,
+SELECT w.run_id, w.environment, w.backend, w.carried_by, w.architecture, w.model, w.batch, w.method, w.ranks,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = w.launch_id) AS group_knobs, s.messages, s.total_bytes,
        s.nominal_bytes, s.smallest_bytes, s.p25_bytes, s.median_bytes, s.p75_bytes, s.largest_bytes,
        p.end_us - p.start_us AS traced_us,
        p.backward_us - p.start_us AS backward_start_us, p.backward_end_us - p.start_us AS backward_end_us,

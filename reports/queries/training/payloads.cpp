@@ -107,14 +107,26 @@ Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs
       const auto found = tiers.find(group_key(figure));
       const auto tier = found == tiers.end() ? std::nullopt : found->second.tier;
       const std::string published = published_class(*spec, payload);
-      table.rows.push_back(
-          {figure.run_id, figure.environment, figure.backend, cell.model, cell.batch,
-           figure.algorithm, waiting_of(*spec), std::string(name_of(spec->compression)),
-           cell.workers, std::string(name_of(payload.firing)), payload.exchanges,
-           static_cast<std::int64_t>(payload.nominal_bytes), whole(payload.effective_bytes),
-           c2c_predicted(*spec, workers), or_null(c2c_effective(*spec, workers)), whole(tier),
-           or_null(label_in_tier(published, tier)), or_null(better_in_tier(published, tier)),
-           or_null(cell.settings.empty() ? "" : cell.settings.dump())});
+      table.rows.push_back({figure.run_id,
+                            figure.environment,
+                            figure.backend,
+                            cell.model,
+                            cell.batch,
+                            figure.algorithm,
+                            waiting_of(*spec),
+                            std::string(name_of(spec->compression)),
+                            cell.workers,
+                            figure.group_knobs,
+                            std::string(name_of(payload.firing)),
+                            payload.exchanges,
+                            static_cast<std::int64_t>(payload.nominal_bytes),
+                            whole(payload.effective_bytes),
+                            c2c_predicted(*spec, workers),
+                            or_null(c2c_effective(*spec, workers)),
+                            whole(tier),
+                            or_null(label_in_tier(published, tier)),
+                            or_null(better_in_tier(published, tier)),
+                            or_null(cell.settings.empty() ? "" : cell.settings.dump())});
     }
   }
   return table;
@@ -131,7 +143,7 @@ Query payloads_query() {
 run_id environment backend model batch method
 synchronisation | text | when workers wait for each other
 compression | text | codec of what travels
-workers
+workers group_knobs
 fires | text | when workers call: every step, every round of their own steps, or each when it is done (push and pull)
 exchanges | real | in a step of a worker; less than 1 with steps of their own, as many as rounds have in the beginning
 nominal_bytes | bytes, integer | all gradients, or weights, as plain values

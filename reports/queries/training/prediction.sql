@@ -4,7 +4,7 @@
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients
---   architecture model batch method ranks launches
+--   architecture model batch method ranks group_knobs launches
 --   step_us | us, real | one training step
 --   predicted_us | us, real | as profile and cost table have it
 --   error | real | predicted over measured step, less 1
@@ -35,7 +35,8 @@ numbered AS (
          max(abs(error)) OVER (PARTITION BY cell_id) AS worst_error
   FROM launch_error
 )
-SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, ranks, launches, step_us, predicted_us,
+SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, ranks,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = numbered.launch_id) AS group_knobs, launches, step_us, predicted_us,
        error, worst_error, abs(error) <= 0.15 AS within_bar,
        forward_us + backward_us + update_us AS computing_us,
        json_extract(parts, '$.computing_us') AS predicted_computing_us, exposed_us,

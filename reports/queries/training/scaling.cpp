@@ -16,8 +16,9 @@ struct Scaled {
   std::string carried_by;  ///< the library that moved the gradients
 };
 /// Run, environment, backend, model, batch, method, settings; nodes, ranks.
-using Key = std::tuple<std::string, decltype(environment_order("")), std::string, std::string,
-                       std::int64_t, std::string, std::string, std::int64_t, std::int64_t>;
+using Key =
+    std::tuple<std::string, decltype(environment_order("")), std::string, std::string, std::int64_t,
+               std::string, std::string, std::int64_t, std::int64_t, std::string>;
 
 void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) {
   // Rounds and answers of a server have no step that one worker's could be held against.
@@ -26,7 +27,8 @@ void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) 
       "(SELECT coalesce(json_extract(w.details_json, '$.carried_by'), "
       "json_extract(w.details_json, '$.engine')) FROM training w "
       "WHERE w.measurement_id = t.measurement_row AND w.role = 'worker' ORDER BY w.rank LIMIT 1) "
-      "AS carried_by "
+      "AS carried_by, "
+      "(SELECT g.knobs_json FROM plan_group g WHERE g.id = l.group_id) AS group_knobs "
       "FROM v_training t JOIN launch l ON l.uuid = t.launch_id "
       "WHERE t.run_row = ?1 AND t.counts AND t.trained_as_one AND t.single_us > 0",
       {run});
@@ -37,7 +39,7 @@ void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) 
         cells[Key{rows.text(i, "run_id"), environment_order(environment), environment,
                   rows.text(i, "backend") + "\n" + rows.text(i, "model"), rows.integer(i, "batch"),
                   rows.text(i, "method"), rows.text(i, "settings"), rows.integer(i, "nodes"),
-                  rows.integer(i, "ranks")}];
+                  rows.integer(i, "ranks"), rows.text(i, "group_knobs")}];
     cell.workers = rows.real(i, "workers").value_or(0);
     cell.carried_by = rows.text(i, "carried_by");
     if (const auto speedup = rows.real(i, "speedup")) cell.speedups.push_back(*speedup);
@@ -56,8 +58,8 @@ Table scaling_table(const Reader& reader, const std::vector<std::int64_t>& runs,
   for (const std::int64_t run : runs) load(reader, run, cells);
   Table table;
   for (const auto& [key, cell] : cells) {
-    const auto& [run, order, environment, backend_and_model, batch, method, settings, nodes,
-                 ranks] = key;
+    const auto& [run, order, environment, backend_and_model, batch, method, settings, nodes, ranks,
+                 group_knobs] = key;
     if (cell.speedups.empty()) continue;
     const auto line = backend_and_model.find('\n');
     std::vector<Value> row{run,
@@ -70,6 +72,7 @@ Table scaling_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                            settings,
                            nodes,
                            ranks,
+                           group_knobs,
                            static_cast<std::int64_t>(cell.workers),
                            static_cast<std::int64_t>(cell.speedups.size())};
     add_figure(row, cell.speedups, 1);
@@ -91,7 +94,7 @@ run_id environment backend
 carried_by | text | the library that moved the gradients
 model batch method settings
 nodes | integer | machines that the ranks were on
-ranks workers launches speedup
+ranks group_knobs workers launches speedup
 efficiency | real, interval | speed-up over ranks, servers among them: 1 where every rank adds a worker's throughput
 )",
           .of_runs = scaling_table};

@@ -3,7 +3,7 @@
 --   accurate it was then, what it sent, and its time over the plain one's in the same block
 -- measured_by: run experiments/training_compression.toml
 -- columns:
---   run_id environment backend architecture model batch workers
+--   run_id environment backend architecture model batch workers group_knobs
 --   task | json | data, passes, target and slowed workers, the same for all that are compared
 --   method
 --   synchronisation | text | when workers wait for each other
@@ -127,7 +127,8 @@ averaged AS (
 met AS (
   SELECT cell_id, sum(coalesce(target_reached, 0)) AS reached FROM taken GROUP BY cell_id
 )
-SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
+SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = n.launch_id) AS group_knobs, n.task, n.method,
        n.synchronisation, n.compression, n.carried_by, n.n AS launches, m.reached, n.steps_done AS steps, 
        n.samples, n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
        r.low AS over_plain_low, r.high AS over_plain_high, r.samples_over AS samples_over_plain,

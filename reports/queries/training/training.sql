@@ -5,7 +5,7 @@
 --   carried_by | text | the library that moved the gradients
 --   architecture model batch method
 --   synchronisation | text | when workers wait for each other
---   ranks workers launches
+--   ranks workers group_knobs launches
 --   step_us | us, real | one training step, or one round
 --   samples_per_second
 --   speedup | real | throughput over one worker's in the same launch
@@ -48,7 +48,8 @@ WITH numbered AS (
     SELECT min(rank) FROM training WHERE measurement_id = v_training.measurement_row AND role = 'worker')
   WHERE run_row = ?1 AND counts
 )
-SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, ranks, workers, launches,
+SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, ranks, workers,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = numbered.launch_id) AS group_knobs, launches,
        step_us, samples_per_s AS samples_per_second, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
        data_us, accounted,
        communication_us, nullif(predicted_us, 0) AS predicted_us, nullif(predicted_us, 0) / step_us - 1 AS prediction_error, wire_bytes,

@@ -7,7 +7,7 @@
 --   carried_by | text | the library that moved the gradients
 --   architecture model batch method
 --   role | text | worker, server, or both
---   ranks workers launches
+--   ranks workers group_knobs launches
 --   unit_bytes | bytes, integer | one copy of the gradients, or a shard
 --   held_bytes | bytes, integer | gradient memory held in addition to the weights
 --   limit_bytes | bytes, integer | what may be held
@@ -34,6 +34,7 @@ WITH held AS (
   WHERE v.run_row = ?1 AND v.counts
 )
 SELECT run_id, environment, backend, max(carried_by) AS carried_by, architecture, model, batch, method, role, ranks, workers,
+       (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = held.launch_id) AS group_knobs,
        count(DISTINCT launch_id) AS launches, max(unit_bytes) AS unit_bytes, max(held_bytes) AS held_bytes,
        max(limit_bytes) AS limit_bytes, round(1.0 * max(held_bytes) / max(unit_bytes), 3) AS copies,
        max(staging_bytes) AS staging_bytes,

@@ -1,8 +1,8 @@
 -- title: Noise gate
 -- row: one launch: what its surroundings did, and what was beyond the run's limits; flagged ones stay in the figures
 -- columns:
---   run_id environment backend architecture ranks block attempt status
---   noise | text | FLAGGED, fine, or not judged
+--   run_id environment backend architecture ranks group_knobs block attempt status
+--   noise | text | noisy (flagged), quiet or not judged
 --   busy_before | real | processors that others used before
 --   waited_s | s, real | waited for them to calm down
 --   busy_during | real | processors that others used meanwhile
@@ -10,7 +10,7 @@
 --   psi_cpu_during | real | share of the time in which tasks waited for a processor
 --   throttled_periods | integer | of the cgroup
 --   flags | text | what was beyond the limits
-SELECT v.run_id, v.environment, v.backend, v.architecture, v.ranks, v.block, v.attempt,
+SELECT v.run_id, v.environment, v.backend, v.architecture, v.ranks, v.group_knobs, v.block, v.attempt,
        v.launch_status AS status,
        CASE WHEN v.noise_flags_json IS NULL THEN 'not judged' WHEN v.noisy THEN 'noisy'
             ELSE 'quiet' END AS noise,

@@ -4,7 +4,7 @@
 --   little
 -- needs: ranks of our own worker on clocks that were compared; tables of other programs have none
 -- columns:
---   run_id environment backend architecture collective size_bytes ranks algorithm launches
+--   @axes launches
 --   skew_us | us, real | how far apart ranks leave the barrier
 --   skew_max_us | us, real | in the worst launch
 --   skew_error_us | us, real | what the clocks may err by
@@ -17,11 +17,11 @@ WITH placed AS (
   FROM v_measurement
   WHERE run_row = ?1 AND counts AND skew_us IS NOT NULL
 )
-SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, algorithm,
-       launches_of_cell AS launches,
+SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype, algorithm, in_place,
+       group_knobs, cell_knobs, launches_of_cell AS launches,
        avg(skew_us) FILTER (WHERE skew_place IN ((launches_of_cell + 1) / 2, (launches_of_cell + 2) / 2)) AS skew_us,
        max(skew_max_us) AS skew_max_us, max(skew_error_us) AS skew_error_us,
        avg(share) FILTER (WHERE share_place IN ((launches_of_cell + 1) / 2, (launches_of_cell + 2) / 2)) AS share_of_time
 FROM placed
 GROUP BY run_id, cell_row
-ORDER BY environment, backend, architecture, collective, size_bytes, ranks
+ORDER BY environment, backend, architecture, collective, size_bytes, ranks, cell_row

@@ -3,15 +3,16 @@
 -- needs: a run that was told when to stop
 -- measured_by: run experiments/quickstart.toml --set protocol.target_interval=0.05
 -- columns:
---   run_id environment backend architecture ranks launches
+--   run_id environment backend architecture ranks group_knobs launches
 --   stopped_by | text | what ended it
---   reached | integer | 1 = the target
+--   reached | text | whether the target was reached: yes or no
 --   target_interval | real | half-width asked for, relative
 --   widest_interval | real | the widest of its cells
 --   wide_cells | integer | cells that missed the target
 --   cells
 --   widest_cell | text | which it is
 SELECT r.uuid AS run_id, p.environment, g.backend, g.architecture, g.ranks,
+       g.knobs_json AS group_knobs,
        g.stopping_json ->> '$.launches' AS launches,
        g.stopping_json ->> '$.stopped_by' AS stopped_by,
        CASE g.stopping_json ->> '$.reached' WHEN 1 THEN 'yes' ELSE 'no' END AS reached,

@@ -1,12 +1,13 @@
 -- title: Warm-up
 -- row: one cell: launches whose measured iterations began before its times had settled
 -- columns:
---   run_id environment backend architecture collective size_bytes ranks algorithm launches
+--   @axes launches
 --   unsettled_launches | integer | launches measured before their times had settled
 --   settled_at_most | integer | iterations after which they had
 --   drifting_launches | integer | launches whose first and last third differ
---   warmup | text | long enough, TOO SHORT or not judged
-SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, algorithm,
+--   warmup | text | long enough, now and then too short, warm-up too short, or too few iterations to tell
+SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype, algorithm, in_place,
+       group_knobs, cell_knobs,
        count(*) AS launches, sum(settled_at > 0) AS unsettled_launches,
        max(settled_at) AS settled_at_most, sum(not_stationary) AS drifting_launches,
        CASE WHEN count(settled_at) = 0 THEN 'too few iterations to tell'
@@ -16,4 +17,4 @@ SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks
 FROM v_measurement
 WHERE run_row = ?1 AND counts
 GROUP BY run_id, cell_row
-ORDER BY environment, backend, architecture, collective, size_bytes, ranks
+ORDER BY environment, backend, architecture, collective, size_bytes, ranks, cell_row

@@ -195,12 +195,13 @@ TEST_CASE("a missing file or database is input, not a crash") {
   CHECK(file.err.starts_with("dynamiccl: no-such.toml: cannot be read"));
   const auto db = run({"list", "--db", "/no/such.sqlite"});
   CHECK(db.exit_code == 2);
-  CHECK(db.err.find("database /no/such.sqlite: its folder /no does not exist; create it") !=
+  CHECK(db.err.find("database /no/such.sqlite: does not exist yet, nor does its folder") !=
         std::string::npos);
   const Folder folder;
   const auto none = run({"list", "--db", folder.path("none.sqlite")});
   CHECK(none.exit_code == 2);
-  CHECK(none.err.find("`dynamiccl run FILE` creates it") != std::string::npos);
+  CHECK(none.err.find("`dynamiccl run FILE --db " + folder.path("none.sqlite") + "` creates it") !=
+        std::string::npos);
 }
 
 TEST_CASE("a folder that cannot be made ends a run before anything is stored, with the remedy") {

@@ -1,4 +1,7 @@
 // What a command line asks for and nothing would do is refused with exit code 2.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -14,6 +17,7 @@
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using testing::Folder;
+using testing::kProgram;
 using testing::run;
 
 namespace {
@@ -28,6 +32,11 @@ std::string refusal(std::vector<std::string> words, const std::string& db) {
   CHECK(refused.exit_code == 2);
   CHECK(refused.out.empty());
   return refused.err;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 /// A database with two runs to report and compare.
@@ -274,4 +283,142 @@ TEST_CASE("the help of help is the program's") {
   CHECK(help.exit_code == 0);
   CHECK(help.out == run({"--help"}).out);
   CHECK(run({"help", "help", "run"}).out == run({"run", "--help"}).out);
+}
+
+TEST_CASE("what a query would not look at is refused") {
+  const Folder folder;
+  const auto db = imported(folder);
+  CHECK_THAT(refusal({"query", "runs", "--run", "last", "--all"}, db),
+             ContainsSubstring("--run names runs and --all takes every run; give one of the two"));
+  CHECK_THAT(refusal({"query", ""}, db), ContainsSubstring("\"\" names no query"));
+  CHECK_THAT(refusal({"query", "--run", "last"}, db), ContainsSubstring("name one, as in query"));
+  CHECK_THAT(refusal({"query", "SELECT 1 AS a, 2 AS a", "--json"}, db),
+             ContainsSubstring("two columns are called \"a\""));
+  CHECK(run({"query", "SELECT 1 AS a, 2 AS a", "--format", "csv", "--db", db}).out ==
+        "a,a\r\n1,2\r\n");
+  CHECK(run({"query"}).exit_code == 0);
+}
+
+TEST_CASE("an empty name of a file and a count below 0 are refused by every verb") {
+  const Folder folder;
+  const auto file = folder.file("e.toml", testing::kOneCell);
+  const auto db = folder.path("x.sqlite");
+  for (const std::string words :
+       {"tune F --table", "tune F --apply", "tune F --check", "tune F --policy", "tune F --from",
+        "tune F --out", "run F --out", "run F --machine-file", "export T --out",
+        "export T --plugin", "report --out", "compare a b --junit"}) {
+    auto argv = split(words, ' ');
+    for (auto& word : argv) word = word == "F" ? file : word;
+    argv.emplace_back();
+    CHECK_THAT(refusal(argv, db),
+               ContainsSubstring(argv[argv.size() - 2] + ": an empty name is no file"));
+  }
+  CHECK_THAT(refusal({"tune", file, "--seed", "-1"}, db),
+             ContainsSubstring("--seed: -1 is less than 0"));
+  CHECK_FALSE(std::filesystem::exists(db));
+}
+
+TEST_CASE("a misspelled verb behind an option is told with the option's place") {
+  const auto told = [](const std::vector<std::string>& words) {
+    const auto refused = run(words);
+    CHECK(refused.exit_code == 2);
+    return refused.err;
+  };
+  CHECK_THAT(told({"--db", "x", "lst"}),
+             ContainsSubstring("--db stands before the verb; it goes behind it; \"lst\" is no "
+                               "verb: did you mean list?"));
+  CHECK_THAT(told({"--nothing", "lst"}), ContainsSubstring("did you mean list?"));
+  const auto dashes = told({"--", "list"});
+  CHECK_THAT(dashes, ContainsSubstring("-- stands before the verb; a verb comes first"));
+  CHECK(dashes.find("no such option") == std::string::npos);
+}
+
+TEST_CASE("commands that an error names work on the database that was asked") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto ends = " --db " + db + "`";
+  CHECK_THAT(refusal({"show", "zzz"}, db), ContainsSubstring("`dynamiccl list" + ends));
+  CHECK_THAT(refusal({"query", "latency", "--run", "zzz"}, db),
+             ContainsSubstring("`dynamiccl list" + ends));
+  CHECK_THAT(refusal({"compare", "zzz", "last"}, db), ContainsSubstring("`dynamiccl list" + ends));
+  CHECK_THAT(refusal({"compare", "last", "last"}, db), ContainsSubstring("`dynamiccl list" + ends));
+  CHECK_THAT(refusal({"query", "SELECT nothing"}, db),
+             ContainsSubstring("`dynamiccl query schema" + ends));
+  CHECK_THAT(refusal({"export", "--measured", "last", "--format", "mpich", "--out", "o"}, db),
+             ContainsSubstring(ends));
+  const auto none = folder.path("no/none.sqlite");
+  CHECK_THAT(refusal({"list"}, none), ContainsSubstring("nor does its folder; `dynamiccl run FILE"
+                                                        " --db " +
+                                                        none + "`"));
+  // A side of its own database, whatever the others are looked for in.
+  CHECK_THAT(run({"compare", db, db + ":last"}).err, ContainsSubstring("`dynamiccl list" + ends));
+}
+
+TEST_CASE("export --measured refuses a library beside the one whose settings are chosen") {
+  const Folder folder;
+  const auto db = imported(folder);
+  CHECK_THAT(
+      refusal({"export", "--measured", "last", "--format", "openmpi,mpich", "--out", "o"}, db),
+      ContainsSubstring("of openmpi (the first format's), which has none for --format "
+                        "mpich; export those by a command of their own: --measured last "
+                        "--format mpich"));
+  CHECK_FALSE(std::filesystem::exists("o"));
+}
+
+TEST_CASE("a resume with other settings names the unfinished run and what it was started with") {
+  const Folder folder;
+  const auto file = folder.file("e.toml", testing::kOneCell);
+  const auto db = folder.path("x.sqlite");
+  {
+    Store store(db);
+    RunInfo info;
+    info.id = "0123abcd-run";
+    info.name = "e";
+    info.spec_path = file;
+    info.spec_text = testing::kOneCell;
+    info.overrides = {"protocol.launches=3", "only=ranks == 2"};
+    store.begin_run(info, {}, {});
+    store.end_run(info.id, "interrupted");
+  }
+  CHECK_THAT(refusal({"run", file, "--resume"}, db),
+             ContainsSubstring("run 0123abcd-run of it is unfinished, which was started with "
+                               "--set protocol.launches=3 --only 'ranks == 2'"));
+  const auto other = folder.file("f.toml", testing::kOneCell + std::string("# another\n"));
+  CHECK_THAT(refusal({"run", other, "--resume"}, db), !ContainsSubstring("0123abcd"));
+}
+
+TEST_CASE(
+    "a database that may not be written is wrong input, whether a run in it was killed or not") {
+  if (geteuid() != 0 || find_program("setpriv").empty()) SKIP("takes root, and setpriv");
+  const std::vector<std::string> nobody{"setpriv", "--reuid=65534", "--regid=65534",
+                                        "--clear-groups", kProgram};
+  const auto as_nobody = [&](const std::vector<std::string>& words) {
+    auto argv = nobody;
+    argv.insert(argv.end(), words.begin(), words.end());
+    return run_command(argv);
+  };
+  if (as_nobody({"--version"}).exit_code != 0) SKIP("the program is no other user's to read");
+  const Folder folder;
+  const auto table = folder.file("t.txt", read_text(kTable));
+  std::filesystem::permissions(folder.path(""), std::filesystem::perms::all);
+  for (const bool killed : {false, true}) {
+    INFO(killed);
+    const auto db = folder.path(killed ? "killed.sqlite" : "whole.sqlite");
+    {
+      Store store(db);
+      RunInfo info;
+      info.id = "0123abcd-run";
+      store.begin_run(info, {}, {});
+      if (!killed) store.end_run(info.id, "complete");
+    }
+    // A process that there cannot be.
+    if (killed)
+      SQLite::Database(db, SQLite::OPEN_READWRITE).exec("UPDATE run SET owner_pid = 999999999");
+    std::filesystem::permissions(db, std::filesystem::perms::owner_read |
+                                         std::filesystem::perms::group_read |
+                                         std::filesystem::perms::others_read);
+    const auto refused = as_nobody({"import", table, "--db", db});
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("may not be written by this user"));
+  }
 }

@@ -67,7 +67,7 @@ TEST_CASE(
   CHECK_THROWS_WITH(runs.compare("run-1", "run-2"),
                     ContainsSubstring("ranks: A 2, B 4") &&
                         ContainsSubstring("A ran on 2 nodes: node1, node2, B on 4 nodes") &&
-                        ContainsSubstring("`dynamiccl query node_scaling`"));
+                        ContainsSubstring("`dynamiccl query node_scaling --db "));
 }
 
 TEST_CASE("times over nodes are held against the fewest nodes, alike ones alone", "[A-28]") {

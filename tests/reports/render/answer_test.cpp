@@ -74,6 +74,60 @@ TEST_CASE("the answer keeps to a narrower terminal, but for commands, which stay
   }
 }
 
+TEST_CASE("the answer says which columns a narrow terminal had no room for") {
+  const std::vector<std::string> environments{"bare-metal", "single-docker"};
+  const auto wide = answer_of(environments);
+  CHECK_THAT(wide, ContainsSubstring("data moved by") && !ContainsSubstring("no room"));
+  CHECK_THAT(answer_of({"bare-metal"}, "", "{}", 4, 60),
+             ContainsSubstring("no room for data moved by: query transports"));
+  const std::string long_name = "an-environment-with-a-name-of-its-own";
+  CHECK_THAT(answer_of({"bare-metal", long_name}, "", "{}", 4, 70),
+             ContainsSubstring("no room for surely slower: query overhead"));
+}
+
+TEST_CASE("of a run that measured nothing the answer has the reason whole and points to it") {
+  const std::string reason =
+      "2 ranks of this cell hold 48.0 GiB of gradients, weights, momentum, residuals and what is "
+      "in flight between them at the same time, more than the 23.5 GiB that this machine has";
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto answer = [&](std::size_t columns) {
+    return render_answer(Reader(folder.file("a.sqlite")), "last", "", columns);
+  };
+  CHECK_THAT(answer(100), ContainsSubstring("next: dynamiccl query coverage --run run-1"));
+  store.mark_unsupported("run-1", plan.groups[0].id, reason);
+  store.end_run("run-1", "complete");
+  CHECK_THAT(answer(100), ContainsSubstring("next: dynamiccl query failures --run run-1"));
+  for (const std::size_t columns : {60, 80, 100}) {
+    INFO(columns);
+    std::string text = answer(columns);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    CHECK_THAT(text, ContainsSubstring("machine has"));
+  }
+}
+
+TEST_CASE("what the answer cuts ends behind a word that is no number") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal", "other"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 10.0; });
+  store.mark_unsupported("run-1", plan.groups[1].id,
+                         "it takes 48.0 GiB of 23.5 GiB or 48.0 GiB of 23.5 GiB or 48.0 GiB of "
+                         "23.5 GiB or 48.0 GiB of 23.5 GiB or 48.0 GiB of 23.5 GiB");
+  // Of some width a number would be the last word of the line, of others half a word.
+  for (std::size_t columns = 60; columns < 110; ++columns) {
+    const auto answer = render_answer(Reader(folder.file("a.sqlite")), "last", "", columns);
+    const auto cut = answer.find(" ...", answer.find("unsupported here"));
+    if (cut == std::string::npos) continue;
+    INFO(answer);
+    const auto word = answer.substr(answer.find_last_of(" \n", cut - 1) + 1);
+    CHECK((word.starts_with("GiB ") || word.starts_with("of ") || word.starts_with("or ")));
+  }
+}
+
 TEST_CASE("one launch of each environment judges none of them") {
   const auto text = answer_of({"bare-metal", "single-docker"}, "", "{}", 1);
   CHECK_THAT(text, ContainsSubstring("not judged") && !ContainsSubstring("0 of 4"));
