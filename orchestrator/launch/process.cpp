@@ -352,7 +352,8 @@ class Start {
     });
   }
   /// A launcher may stand still when its ranks end: Open MPI's does now and then when one is killed
-  /// while it starts them. Whoever was seen once counts by its number from then on, as what it runs
+  /// while it starts them. Ranks count alone: a command whose ranks nobody sees from here may start
+  /// something in passing. Whoever was seen once counts by its number from then on, as what it runs
   /// later may show nobody what it carries, and so do children of the commands.
   [[nodiscard]] bool is_deserted() {
     note_started();
@@ -369,8 +370,10 @@ class Start {
   }
   void note_started() {
     for (const pid_t pid : known_)
-      if (std::none_of(children_.begin(), children_.end(),
-                       [&](const Child& one) { return one.pid() == pid; }))
+      if (!started_.contains(pid) &&
+          std::none_of(children_.begin(), children_.end(),
+                       [&](const Child& one) { return one.pid() == pid; }) &&
+          has_rank(pid))
         started_.insert(pid);
     std::erase_if(started_, [](pid_t pid) { return !is_alive(pid); });
     had_started_ = had_started_ || !started_.empty();
@@ -456,7 +459,7 @@ class Start {
   int kill_rounds_ = 0;
   std::vector<pid_t> known_;  ///< marked processes
   std::map<pid_t, int> seen_stopped_;
-  std::set<pid_t> started_;   ///< alive and marked, the commands' own left out
+  std::set<pid_t> started_;   ///< ranks that are alive, the commands' own processes left out
   bool had_started_ = false;  ///< there was one
   int seen_deserted_ = 0;
   int looked_ = 0;

@@ -14,7 +14,7 @@ namespace dynamiccl {
 struct ProcessOptions {
   Micros timeout{120e6};
   /// A marked process that a signal has stopped for so long, while this one ran, ends the start; so
-  /// do commands, none of which is a rank, that have started others and outlive the last of them by
+  /// do commands, none of which is a rank, that have started ranks and outlive the last of them by
   /// so long. 0: none does.
   Micros stopped_limit{0};
   /// Between TERM and KILL, and for the other commands once one has failed.
@@ -59,7 +59,7 @@ struct ProcessOutcome {
   /// and its state.
   std::vector<std::string> states;
   pid_t stopped = 0;      ///< the process that was; 0 = none
-  bool deserted = false;  ///< all that the commands had started was gone, they were not
+  bool deserted = false;  ///< all ranks that the commands had started were gone, they were not
 
   [[nodiscard]] bool ok() const;
   /// First failed command's result, nullptr when all ended with 0.

@@ -93,6 +93,8 @@ std::vector<pid_t> pids_of_processes(const char* variable, const std::string& ma
   return pids;
 }
 
+bool has_rank(pid_t pid) { return !rank_of(pid).empty(); }
+
 bool is_stopped(pid_t pid) { return state_of(pid) == 'T'; }
 
 bool is_alive(pid_t pid) {

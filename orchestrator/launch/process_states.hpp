@@ -14,6 +14,9 @@ std::vector<std::string> states_of_processes(const char* variable, const std::st
 
 /// Processes of this user or root that carry it as that variable: what ends a start must be of it.
 std::vector<pid_t> pids_of_processes(const char* variable, const std::string& marker);
+
+/// Whether a launcher gave it the number of a rank; what a rank has started has that too.
+bool has_rank(pid_t pid);
 /// Whether a signal has stopped it (SIGSTOP, SIGTSTP), and nothing has continued it since. Neither
 /// a process that waits for a core or for a message is, nor one that a debugger holds.
 bool is_stopped(pid_t pid);

@@ -50,6 +50,8 @@ std::string decoded(const std::string& base64) {
   const int log = ::open((folder + "/chromium.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
+  // Killed at its end, it clears nothing: what it writes goes with the folder.
+  setenv("TMPDIR", folder.c_str(), 1);
   std::vector<std::string> words{Chromium::program(),
                                  "--headless=new",
                                  "--no-sandbox",

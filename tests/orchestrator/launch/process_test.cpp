@@ -348,14 +348,16 @@ TEST_CASE("a launcher that outlives all it has started is ended, and others are 
   auto options = options_for(60);
   options.stopped_limit = Micros(0.6e6);
   // Its rank is there for long enough to be seen.
-  const auto outcome = run_processes({shell("sleep 3; exec sleep 60")}, options);
+  const auto outcome = run_processes({shell("PMI_RANK=0 sleep 3; exec sleep 60")}, options);
   CHECK(outcome.deserted);
   CHECK_FALSE(outcome.ok());
   CHECK_FALSE(outcome.timed_out);
-  // Nobody was started, or somebody is there, or a moment passes between two.
-  for (const char* other :
-       {"exec sleep 3", "sleep 3; true", "for i in 1 2 3 4 5 6; do sleep 0.5; done; true",
-        "sleep 1; env -i sleep 3; true"}) {
+  // Nobody was started, or no rank, or somebody is there, or a moment passes between two, which on
+  // a busy machine is a long one.
+  options.stopped_limit = Micros(2e6);
+  for (const char* other : {"exec sleep 3", "sleep 1; exec sleep 4", "PMI_RANK=0 sleep 3; true",
+                            "export PMI_RANK=0; for i in 1 2 3 4 5 6; do sleep 0.5; done; true",
+                            "export PMI_RANK=0; sleep 1; env -i sleep 4; true"}) {
     INFO(other);
     const auto well = run_processes({shell(other)}, options);
     CHECK_FALSE(well.deserted);
@@ -365,8 +367,8 @@ TEST_CASE("a launcher that outlives all it has started is ended, and others are 
 
 TEST_CASE("a rank is not ended because what it started in passing has gone", "[safety]") {
   auto options = options_for(60);
-  options.stopped_limit = Micros(0.6e6);
-  Command rank = shell("sleep 2; exec sleep 3");
+  options.stopped_limit = Micros(2e6);
+  Command rank = shell("export DYNAMICCL_RANK=0; sleep 1; exec sleep 4");
   rank.is_rank = true;
   const auto outcome = run_processes({rank, rank}, options);
   CHECK_FALSE(outcome.deserted);

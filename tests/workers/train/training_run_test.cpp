@@ -394,7 +394,7 @@ TEST_CASE("the large models train a step", "[d-40][long]") {
   const auto records = job->records_of<CellRecord>(0);
   REQUIRE(records.size() == 1);
   INFO(records[0].reason);
-  if (records[0].status == CellStatus::unsupported) SKIP(records[0].reason);
+  if (records[0].reason.find("need OpenBLAS") != std::string::npos) SKIP(records[0].reason);
   REQUIRE(records[0].status == CellStatus::ok);
   REQUIRE(records[0].training);
   CHECK(records[0].training->max_difference == 0);
