@@ -9,11 +9,11 @@ using namespace dynamiccl;
 
 namespace {
 
-// Each launch takes about a second, so that a signal meets one under way.
+// Each launch takes so long that who looks now and then, on a busy machine, meets one under way.
 const std::string kSlow = one_cell("\"cross-docker\"", "openmpi") + R"([protocol]
 warmup = 0
-iterations = 100000
-cell_time_cap = "1s"
+iterations = 1000000
+cell_time_cap = "4s"
 launches = 3
 launch_timeout = "60s"
 )";
@@ -24,6 +24,7 @@ int run_with_signal(const Program& program, const std::string& path, int signal)
   const bool under_way = program.wait_until(kOkLaunches, 1) && program.wait_until(kRunning, 1);
   kill(pid, signal);
   const int code = Program::wait(pid);
+  INFO(program.said());
   REQUIRE(under_way);
   return code;
 }
