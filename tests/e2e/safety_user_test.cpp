@@ -4,16 +4,19 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
 #include "containers/command.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/containers/temp_user.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 
 namespace {
@@ -121,4 +124,58 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   unsetenv("DYNAMICCL_RUN_FOLDER");
   unsetenv("DYNAMICCL_STOPPED_S");
   fs::remove_all(runs);
+}
+
+TEST_CASE("users that measure and clean at the same time do not meet", "[safety]") {
+  if (!is_root()) SKIP("needs root to make users");
+  if (find_program("useradd").empty()) SKIP("needs useradd: apt-get install passwd");
+  const Program program;
+  const TempUser users[2];
+  if (users[0].run([&] {
+        return std::string(access(program.path().c_str(), X_OK) == 0 ? "" : "no");
+      }) == "no")
+    SKIP("other users may not read " + program.path());
+  const auto path = program.file("x.toml", one_cell("\"bare-metal\"", "gloo") +
+                                               "[protocol]\nwarmup = 0\niterations = 1000000\n"
+                                               "cell_time_cap = \"1s\"\nlaunches = 3\n"
+                                               "retries = 0\n");
+  fs::permissions(program.folder(), fs::perms(0711));
+  fs::permissions(path, fs::perms(0644));
+  // In the user's home with default places; `clean` until the run has ended.
+  const std::string script = fmt::format(
+      "unset XDG_RUNTIME_DIR; cp {1} x.toml && {0} run x.toml >run.txt 2>&1 & run=$!\n"
+      "while kill -0 $run 2>/dev/null; do {0} clean >>clean.txt 2>&1 || exit 9; done\n"
+      "wait $run || exit 8\n"
+      "{0} query \"SELECT count(*) AS n FROM launch WHERE status = 'ok'\" --json; cat clean.txt\n"
+      "{0} list --db {2} 2>&1; echo code $?; {0} run x.toml --db {2} 2>&1; echo code $?\n",
+      program.path(), path, program.db());
+  const pid_t roots = program.start({"run", path});
+  REQUIRE(program.wait_until(kRunning, 1));
+  const std::string begin =
+      "setsid bash -c " + shell_quote(script + "touch done") + " >said.txt 2>&1 </dev/null &";
+  for (const TempUser& user : users)
+    user.run([&] { return run_command({"/bin/bash", "-c", begin}).out; });
+  for (const TempUser& user : users)
+    for (int i = 0; i < 600 && !fs::exists(user.home() + "/done"); ++i) {
+      CHECK(program.run({"clean"}).exit_code == 0);
+      usleep(300000);
+    }
+  CHECK(Program::wait(roots) == 0);
+  for (const TempUser& user : users) {
+    const std::string said = read_file(user.home() + "/said.txt").value_or("");
+    INFO(said);
+    CHECK(fs::exists(user.home() + "/done"));
+    CHECK_THAT(said, ContainsSubstring("\"n\": 3") && ContainsSubstring("nothing was left over") &&
+                         !ContainsSubstring("removed"));
+    // Root's database is told as such, by who reads and who would write.
+    CHECK_THAT(said, ContainsSubstring("it belongs to another user (number 0)") &&
+                         ContainsSubstring("code 2") && !ContainsSubstring("code 0"));
+  }
+  CHECK(program.value(kOkLaunches) == 3);
+  CHECK(program.value("SELECT count(*) FROM run") == 1);
+  CHECK(program.processes().empty());
+  // The page of a run is no more open than the database that it is made of.
+  for (const auto& entry : fs::directory_iterator(program.folder()))
+    if (entry.path().extension() == ".html")
+      CHECK((fs::status(entry.path()).permissions() & fs::perms(077)) == fs::perms::none);
 }
