@@ -114,7 +114,7 @@ class ApptainerEnvironment : public Environment {
     CommandOptions options;
     options.output_file = log;
     checked_output("cannot start Apptainer", holder.run_argv, options);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (std::chrono::steady_clock::now() < deadline) {
       const std::string pid = holder_pid();
       if (!pid.empty()) {

@@ -45,8 +45,9 @@ std::vector<std::string> device_flags(const std::vector<GpuDevice>& gpus, const 
 std::vector<GpuDevice> find_gpus(const std::string& root) {
   std::vector<GpuDevice> gpus;
   std::error_code code;
-  for (const auto& entry : fs::directory_iterator(root + "/dev", code)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator at(root + "/dev", code), end; !code && at != end;
+       at.increment(code)) {
+    const std::string name = at->path().filename().string();
     const std::string number = name.rfind("nvidia", 0) == 0 ? name.substr(6) : "";
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
     gpus.push_back({std::stoi(number)});

@@ -14,11 +14,12 @@ namespace {
 
 std::string interface_with_index(const std::string& index) {
   std::error_code code;
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/net", code)) {
-    std::ifstream file(entry.path() / "ifindex");
+  for (std::filesystem::directory_iterator at("/sys/class/net", code), end; !code && at != end;
+       at.increment(code)) {
+    std::ifstream file(at->path() / "ifindex");
     std::string found;
     file >> found;
-    if (found == index) return entry.path().filename().string();
+    if (found == index) return at->path().filename().string();
   }
   return "";
 }

@@ -57,9 +57,12 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
 std::vector<std::string> end_marked_processes(const std::string& environment_name) {
   std::vector<std::string> ended;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  constexpr int kLeastLooks = 50;
   // A process that is made while the list is read is not in it, and the one that made it may be
-  // gone: none is left when two lists in a row name none.
-  for (int none = 0; none < 2 && std::chrono::steady_clock::now() < deadline;) {
+  // gone: none is left when two lists in a row name none. Not by the clock alone: a list takes a
+  // busy machine seconds, and who is stopped meanwhile would look at none.
+  for (int none = 0, look = 0;
+       none < 2 && (look < kLeastLooks || std::chrono::steady_clock::now() < deadline); ++look) {
     const auto left = marked(environment_name);
     for (const ProcessInfo& process : left)
       if (kill(process.pid, SIGKILL) == 0 && ended.size() < left.size())

@@ -75,11 +75,27 @@ class SignalsHeld {
 
 bool wait_for(milliseconds patience, const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    usleep(20000);
+  for (;; usleep(20000)) {
+    // The clock first: who was held up in between looks once more.
+    const bool late = std::chrono::steady_clock::now() >= deadline;
+    if (condition()) return true;
+    if (late) return false;
   }
-  return true;
+}
+
+/// Whether the engine is there. On a busy machine it may take its time to answer: while somebody
+/// listens it is asked again, as who takes it for dead ends it for all that use it.
+bool engine_answers(const std::string& socket, bool (*interrupted)() = nullptr) {
+  bool answers = false;
+  bool given_up = false;
+  wait_for(milliseconds(30000), [&] {
+    answers = docker_answers(socket);
+    given_up = interrupted != nullptr && interrupted();
+    return answers || given_up || connect_error(socket) != 0;
+  });
+  if (!answers && given_up)
+    throw Error(ErrorKind::environment, "interrupted while a private dockerd was asked");
+  return answers;
 }
 
 /// `setsid`, `env` and the like, which are dockerd a moment later.
@@ -211,7 +227,7 @@ std::vector<std::string> clear_traces(const PrivateEngineOptions& options) {
 
 /// @returns what of the machine's network was brought back
 std::vector<std::string> stop_engine(const PrivateEngineOptions& options) {
-  if (docker_answers(private_engine_socket(options))) remove_containers(options);
+  if (engine_answers(private_engine_socket(options))) remove_containers(options);
   end_processes(options);
   end_contained(options);
   return clear_traces(options);
@@ -336,14 +352,14 @@ EngineLease::EngineLease(PrivateEngineOptions options, bool (*interrupted)())
                 fmt::format("cannot make {}: {}", options_.folder, code.message()));
   chmod(options_.folder.c_str(), 0711);
   const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
-  if (!docker_answers(socket())) start_engine(options_, interrupted);
+  if (!engine_answers(socket(), interrupted)) start_engine(options_, interrupted);
   users_lock_ = FileLock(lock_path(options_, "users.lock"), LOCK_SH).release_handle();
 }
 
 void EngineLease::bring_back(bool (*interrupted)()) {
   if (docker_answers(socket())) return;
   const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
-  if (!docker_answers(socket())) start_engine(options_, interrupted);
+  if (!engine_answers(socket(), interrupted)) start_engine(options_, interrupted);
 }
 
 EngineLease::~EngineLease() {
@@ -377,7 +393,7 @@ std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& optio
   for (const ProcessInfo& process : contained_processes(container_ids(options)))
     removed.push_back(fmt::format("process {} {} of a container", process.pid, process.name));
   for (const std::string& mount : mounts_below(options.folder)) removed.push_back("mount " + mount);
-  const bool headless = engine_running(options) && !docker_answers(private_engine_socket(options));
+  const bool headless = engine_running(options) && !engine_answers(private_engine_socket(options));
   if (headless) start_engine(options);
   const bool traces = fs::exists(private_engine_socket(options), unseen) ||
                       fs::exists(network_note(options), unseen);

@@ -80,12 +80,13 @@ std::vector<ProcessInfo> processes_that(
     const std::function<bool(const std::string& folder)>& passes) {
   std::vector<ProcessInfo> processes;
   std::error_code code;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", code)) {
-    const std::string number = entry.path().filename().string();
+  for (std::filesystem::directory_iterator at("/proc", code), end; !code && at != end;
+       at.increment(code)) {
+    const std::string number = at->path().filename().string();
     if (number.find_first_not_of("0123456789") != std::string::npos) continue;
     ProcessInfo process;
     process.pid = static_cast<pid_t>(std::stol(number));
-    const std::string folder = entry.path().string();
+    const std::string folder = at->path().string();
     if (process.pid == getpid() || !passes(folder)) continue;
     // In this order: a new program has its name before its arguments.
     std::string line = text_of_process(folder, kArguments);

@@ -7,8 +7,8 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -130,17 +130,19 @@ std::vector<std::string> remove_run_folder(const std::string& name) {
 std::vector<std::string> abandoned_run_folders() {
   std::vector<std::string> names;
   std::error_code code;
-  for (const auto& entry : fs::directory_iterator(run_folder_root(), code)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator at(run_folder_root(), code), end; !code && at != end;
+       at.increment(code)) {
+    const std::string name = at->path().filename().string();
     if (name.rfind("dyn-", 0) != 0) continue;
     struct stat status {};
-    if (lstat(entry.path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+    if (lstat(at->path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
         status.st_uid != geteuid())
       continue;
-    const std::string token = token_in(entry.path());
+    const std::string token = token_in(at->path());
     // Without a token its maker is between two steps, or died there.
-    const auto age = fs::file_time_type::clock::now() - entry.last_write_time(code);
-    if (token.empty() ? age > std::chrono::minutes(1) : !owner_alive(token)) names.push_back(name);
+    constexpr time_t kYoungS = 60;
+    const bool old = time(nullptr) - status.st_mtim.tv_sec > kYoungS;
+    if (token.empty() ? old : !owner_alive(token)) names.push_back(name);
   }
   return names;
 }

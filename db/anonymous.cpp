@@ -2,13 +2,16 @@
 
 #include <SQLiteCpp/Backup.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <set>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "db/anonymous_words.hpp"
 #include "db/connection.hpp"
 
@@ -130,6 +133,21 @@ void remove_files(const std::string& path) {
   for (const char* suffix : {"", "-wal", "-shm", "-journal"}) fs::remove(path + suffix, ignored);
 }
 
+[[noreturn]] void refuse_what_is_there(const std::string& to) {
+  throw Error(ErrorKind::input,
+              fmt::format("{}: is there already; name a new file, or remove it", to));
+}
+
+/// Replaces no file, also none that came meanwhile.
+void put_in_place(const std::string& part, const std::string& to) {
+  if (::link(part.c_str(), to.c_str()) == 0) {
+    remove_files(part);
+    return;
+  }
+  if (errno == EEXIST) refuse_what_is_there(to);
+  fs::rename(part, to);  // a file system without links
+}
+
 AnonymousSummary change_copy(const std::string& path, const std::vector<std::string>& hidden) {
   SQLite::Database db(file_name_of(path), SQLite::OPEN_READWRITE);
   db.exec("PRAGMA journal_mode=DELETE; PRAGMA foreign_keys=OFF; PRAGMA secure_delete=ON");
@@ -150,11 +168,11 @@ AnonymousSummary change_copy(const std::string& path, const std::vector<std::str
 
 AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
                                  const std::vector<std::string>& hidden) {
+  require_no_strangers(to, "choose another place with --anonymous");
   std::error_code ignored;
-  if (fs::exists(to, ignored))
-    throw Error(ErrorKind::input,
-                fmt::format("{}: is there already; name a new file, or remove it", to));
-  const std::string part = to + ".part";
+  if (fs::exists(to, ignored)) refuse_what_is_there(to);
+  // By a name of this process: another one may be writing a copy of that name.
+  const std::string part = fmt::format("{}.{}.part", to, getpid());
   remove_files(part);
   try {
     AnonymousSummary summary;
@@ -170,7 +188,7 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
           summary = change_copy(part, hidden);
         },
         ErrorKind::input);
-    fs::rename(part, to);
+    put_in_place(part, to);
     return summary;
   } catch (...) {
     remove_files(part);

@@ -34,6 +34,13 @@ namespace {
 
 constexpr int kBusyTimeoutMs = 30000;
 
+/// @returns "it belongs to another user (number 0); " where it does, else ""
+std::string whose(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || status.st_uid == geteuid()) return "";
+  return fmt::format("it belongs to another user (number {}); ", status.st_uid);
+}
+
 /// @returns the explanation, and whether it is the file's contents that are wrong
 std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
   switch (code) {
@@ -54,15 +61,17 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
           "kept: fix it, then continue with `dynamiccl run --resume`",
           ErrorKind::environment};
     case SQLITE_READONLY:
-      return {"the file or its folder may not be written by this user; check `ls -l " + path +
+      return {whose(path) +
+                  "the file or its folder may not be written by this user; check `ls -l " + path +
                   "*`, or name another database with --db",
               ErrorKind::environment};
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_AUTH:
       return {
-          "it cannot be opened by this user; check the path and the permissions of the file "
-          "and its folder, or name another database with --db",
+          whose(path) +
+              "it cannot be opened by this user; check the path and the permissions of the file "
+              "and its folder, or name another database with --db",
           ErrorKind::environment};
     case SQLITE_BUSY:
     case SQLITE_LOCKED:

@@ -21,10 +21,11 @@ namespace {
 template <class F>
 void for_each_descriptor(F&& visit) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+  for (std::filesystem::directory_iterator at("/proc/self/fd", error), end; !error && at != end;
+       at.increment(error)) {
     std::error_code gone;
-    const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    if (!gone) visit(std::stoi(entry.path().filename().string()), target.string());
+    const auto target = std::filesystem::read_symlink(at->path(), gone);
+    if (!gone) visit(std::stoi(at->path().filename().string()), target.string());
   }
 }
 

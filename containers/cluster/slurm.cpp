@@ -93,12 +93,24 @@ std::optional<std::string> queue_answer(const std::string& job, const std::strin
 
 /// An allocation that salloc was asked for in vain may wait in the queue all the same, and would be
 /// granted some day to nobody.
+/// What salloc has asked for, though it was ended before it had said so; "" where nothing is seen.
+std::string unnamed_job(const SlurmMark& mark) {
+  try {
+    for (const SlurmJob& job : own_jobs())
+      if (job.mark == mark) return job.id;
+  } catch (const Error&) {
+    // `clean` finds it once Slurm answers.
+  }
+  return "";
+}
+
 /// @returns a clause on why it has waited, "" = nothing was asked for
-std::string withdraw(const std::string& said) {
+std::string withdraw(const std::string& said, const SlurmMark& mark) {
   static const std::regex form(R"((?:Pending|Granted) job allocation (\d+))");
   std::smatch match;
-  if (!std::regex_search(said, match, form)) return "";
-  const std::string job = match[1].str();
+  const bool named = std::regex_search(said, match, form);
+  const std::string job = named ? match[1].str() : unnamed_job(mark);
+  if (job.empty()) return "";
   const auto reason = queue_answer(job, "%r");
   cancel_job(job);
   return fmt::format(
@@ -232,7 +244,7 @@ SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, cons
   std::smatch match;
   static const std::regex granted(R"(Granted job allocation (\d+))");
   if (result.exit_code != 0 || !std::regex_search(result.err, match, granted)) {
-    const std::string withdrawn = withdraw(result.err);
+    const std::string withdrawn = withdraw(result.err, mark);
     if (!result.timed_out) throw command_failure("Slurm gave no allocation", argv, waiting, result);
     throw Error(ErrorKind::environment,
                 fmt::format("Slurm gave no {} node{} within {} s (cluster.wait): {}", options.nodes,
@@ -332,18 +344,21 @@ std::string ending_of(const std::string& job, const std::string& details) {
 }
 
 std::string why_job_ended(const std::string& job) {
-  std::string why;
+  // As long as Slurm leaves processes between TERM and KILL (KillWait, 30 s where nobody has set
+  // it), and some more.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(45);
   // Until its last process is gone a job is COMPLETING, whatever it will be.
-  for (int round = 0; round < 20; ++round) {
+  for (;;) {
     const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
     // slurmctld may be away: nothing is known.
     if (details.exit_code != 0 && details.err.find("Invalid job id") == std::string::npos)
       return "";
-    why = ending_of(job, details.out);
-    if (why.find("(COMPLETING)") == std::string::npos) return why;
-    usleep(100000);
+    const std::string why = ending_of(job, details.out);
+    if (why.find("(COMPLETING)") == std::string::npos ||
+        std::chrono::steady_clock::now() >= deadline)
+      return why;
+    usleep(200000);
   }
-  return why;
 }
 
 std::string job_number(const std::string& job) {

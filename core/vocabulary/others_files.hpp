@@ -46,26 +46,46 @@ inline bool is_trusted_user(uid_t user) {
   return std::find(numbers.begin(), numbers.end(), std::to_string(user)) != numbers.end();
 }
 
-/// In a folder of everybody, such as /tmp, anybody may have made a name first, and can exchange or
-/// read what is kept under it.
-/// @throws Error(input) when another user made `path` or a folder above it in such a folder
+/// Who made a name in a folder of everybody, such as /tmp, can exchange or read what is kept under
+/// it, or have a file of this user written over through a link.
+/// @throws Error(input) when another user made `place`, which may be a link, in such a folder
+inline void require_no_stranger(const std::filesystem::path& place, const std::string& remedy) {
+  struct stat status {};
+  struct stat above {};
+  if (lstat(place.c_str(), &status) != 0 || stat(place.parent_path().c_str(), &above) != 0) return;
+  const bool everybodys = (above.st_mode & S_IWOTH) != 0;
+  const bool trusted = status.st_uid == geteuid() || status.st_uid == 0 ||
+                       status.st_uid == above.st_uid || is_trusted_user(status.st_uid);
+  if (everybodys && !trusted)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: another user (number {}) made it in a folder of everybody, and "
+                            "could read or exchange what a run keeps there; {}, or trust that "
+                            "user: DYNAMICCL_TRUSTED_USERS={}",
+                            place.string(), status.st_uid, remedy, status.st_uid));
+}
+
+/// The same of `path`, of every folder above it and of every link that they go by.
+/// @throws Error(input) when another user made one of them in a folder of everybody
 inline void require_no_strangers(const std::filesystem::path& path, const std::string& remedy) {
+  constexpr int kMostLinks = 40;  // as the kernel
   std::error_code ignored;
-  auto place = std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
-  for (; place.has_relative_path(); place = place.parent_path()) {
-    struct stat status {};
-    struct stat above {};
-    if (stat(place.c_str(), &status) != 0 || stat(place.parent_path().c_str(), &above) != 0)
-      continue;
-    const bool everybodys = (above.st_mode & S_IWOTH) != 0;
-    const bool trusted = status.st_uid == geteuid() || status.st_uid == 0 ||
-                         status.st_uid == above.st_uid || is_trusted_user(status.st_uid);
-    if (everybodys && !trusted)
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: another user (number {}) made it in a folder of everybody, and "
-                              "could read or exchange what a run keeps there; {}, or trust that "
-                              "user: DYNAMICCL_TRUSTED_USERS={}",
-                              place.string(), status.st_uid, remedy, status.st_uid));
+  auto place = std::filesystem::absolute(path, ignored);
+  for (int links = 0; links <= kMostLinks; ++links) {
+    std::filesystem::path target;
+    std::filesystem::path above;
+    for (auto part = place.begin(); part != place.end(); ++part) {
+      if (target.empty()) {
+        const auto reached = above / *part;
+        if (*part != "..") require_no_stranger(reached, remedy);
+        if (std::filesystem::is_symlink(reached, ignored))
+          target = above / std::filesystem::read_symlink(reached, ignored);
+        above = reached;
+      } else {
+        target /= *part;
+      }
+    }
+    if (target.empty()) return;
+    place = target;
   }
 }
 

@@ -33,10 +33,15 @@ bool has_machines_clock() {
   return stat("/proc/self/ns/time", &time) != 0 || time.st_ino == kFirstTimeNamespace;
 }
 
-/// Field 22 of /proc/PID/stat; nullopt when there is no such process or it is a zombie.
+/// Field 22 of /proc/PID/stat; nullopt when there is no such process or it is a zombie, 0 where
+/// that cannot be told: no file can be opened now, or none be read.
 /// @param process its number, or "self"
 std::optional<std::int64_t> start_ticks_of(const std::string& process) {
-  const std::string text = file_text("/proc/" + process + "/stat");
+  errno = 0;
+  const auto read = read_file("/proc/" + process + "/stat");
+  if (!read)
+    return errno == ENOENT || errno == ESRCH ? std::nullopt : std::optional<std::int64_t>(0);
+  const std::string& text = *read;
   // The program's name may hold blanks, line breaks and parentheses: count from the last one.
   const auto name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
@@ -95,17 +100,18 @@ ProcessState look_for(const ProcessMark& mark) {
   if (is_hidden_process(mark.pid)) return ProcessState::unknown;
   const auto ticks = start_ticks_of(std::to_string(mark.pid));
   if (!ticks) return ProcessState::dead;
-  if (mark.start_ticks == 0) return ProcessState::unknown;
+  if (mark.start_ticks == 0 || *ticks == 0) return ProcessState::unknown;
   return *ticks == mark.start_ticks ? ProcessState::alive : ProcessState::dead;
 }
 
 bool pid_namespace_is_empty(std::uint64_t inode) {
   if (own_pid_namespace() != kFirstNamespace || geteuid() != 0) return false;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
+  for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::uint64_t found = namespace_of(entry.path().string());
+    const std::uint64_t found = namespace_of(at->path().string());
     const bool ended = found == 0 && (errno == ENOENT || errno == ESRCH);
     if (found == inode || (found == 0 && !ended)) return false;
   }

@@ -343,10 +343,12 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
   fs::create_directories(
       launch.config.rendezvous_dir.empty() ? launch.folder : launch.config.rendezvous_dir, error);
   if (error)
-    throw Error(ErrorKind::environment,
-                fmt::format("{}: the launch's folder cannot be made: {}; choose another place with "
-                            "--out, or one where this user may write with --db",
-                            launch.folder, error.message()));
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("{}: the launch's folder cannot be made: {}; it lies beside the database: "
+                    "name one where this user may write with --db, or another place for "
+                    "launches with --out where there is such an option",
+                    launch.folder, error.message()));
   bring_tables(launch.config.cells, launch.folder);
   std::string run_json = launch.folder + "/run.json";
   launch.start.run_json = to_json(launch.config);

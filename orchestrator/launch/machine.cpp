@@ -43,8 +43,10 @@ std::string why_backend_cannot_train(Backend backend, const std::string& worker_
 int gpu_count() {
   std::error_code error;
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error)) {
-    count += entry.is_directory() ? 1 : 0;
+  for (std::filesystem::directory_iterator at("/proc/driver/nvidia/gpus", error), end;
+       !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    count += at->is_directory(gone) ? 1 : 0;
   }
   return count;
 }

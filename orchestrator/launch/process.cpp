@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "containers/processes.hpp"
 #include "core/vocabulary/program_signals.hpp"
@@ -49,11 +51,14 @@ struct ChildSetup : bp::extend::handler {
   void on_exec_setup(Sequence&) const {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    // Of one that was killed before that no signal comes.
+    if (getppid() != starter) _exit(127);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int number : kChildDefaults) signal(number, SIG_DFL);
   }
+  pid_t starter = getpid();
 };
 
 /// Keeps the end of a stream.
@@ -118,6 +123,7 @@ class Child {
                                        std::strerror(errno));
       return;
     }
+    errno = 0;
     process_ = bp::child(
         bp::exe = program.string(),
         bp::args = std::vector<std::string>(command.argv.begin() + 1, command.argv.end()),
@@ -127,7 +133,9 @@ class Child {
           record_status(process_.native_exit_code());
           on_exit();
         }));
-    if (error) {
+    // Boost 1.74 says nothing of a pipe of its own that it cannot make: nobody would ever end.
+    if (!error && process_.id() <= 0) error = std::error_code(errno, std::generic_category());
+    if (error || process_.id() <= 0) {
       result.start_error = fmt::format("{}: {}", command.argv.front(), error.message());
       return;
     }
@@ -153,6 +161,14 @@ class Child {
     if (!running_) return;
     running_ = false;
     process_.detach();
+  }
+  /// Nothing is read by the loop any more but what it has begun.
+  void end_reading() { reads_ = false; }
+  /// What the pipes hold once the loop reads no more: however slow this machine is, and no more
+  /// where somebody still writes.
+  void read_rest(const ProcessOptions& options) {
+    take_rest(out_.native_source(), out_tail_, options.on_stdout);
+    take_rest(err_.native_source(), err_tail_, options.on_stderr);
   }
   void finish() {
     boost::system::error_code ignored;
@@ -201,8 +217,23 @@ class Child {
                              tail.add(buffer.data(), size);
                              if (live) live(std::string(buffer.data(), size));
                            }
-                           if (!error) read(pipe, buffer, tail, live);
+                           if (!error && reads_) read(pipe, buffer, tail, live);
                          });
+  }
+
+  static void take_rest(int pipe, Tail& tail, const std::function<void(const std::string&)>& live) {
+    Buffer buffer{};
+    const int most = fcntl(pipe, F_GETPIPE_SZ);
+    for (ssize_t taken = 0; taken < most;) {
+      pollfd ready{pipe, POLLIN, 0};
+      if (poll(&ready, 1, 0) <= 0) return;
+      const ssize_t size = ::read(pipe, buffer.data(), buffer.size());
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return;
+      taken += size;
+      tail.add(buffer.data(), static_cast<std::size_t>(size));
+      if (live) live(std::string(buffer.data(), static_cast<std::size_t>(size)));
+    }
   }
 
   void record_status(int status) {
@@ -224,6 +255,7 @@ class Child {
   pid_t pid_ = 0;
   bool running_ = false;
   bool is_rank_ = false;
+  bool reads_ = true;
 };
 
 /// All commands of one start, their deadline and their end. One thread, one loop.
@@ -342,9 +374,12 @@ class Start {
         find_at_ = std::min(2 * looked_, looked_ + kLooks);
       }
       for (const pid_t pid : known_) {
-        int& seen = seen_stopped_[pid];
-        seen = is_stopped(pid) ? seen + 1 : 0;
-        if (seen >= kLooks && is_still_there(pid)) return end_stopped(pid);
+        Stopped& seen = seen_stopped_[pid];
+        // Somebody may stop and continue it in the time of the looks.
+        const auto switches = switches_of(pid);
+        const bool same = std::exchange(seen.switches, switches) == switches;
+        seen.looks = same && is_stopped(pid) ? seen.looks + 1 : 0;
+        if (seen.looks >= kLooks && is_still_there(pid)) return end_stopped(pid);
       }
       seen_deserted_ = is_deserted() ? seen_deserted_ + 1 : 0;
       if (seen_deserted_ >= kLooks) return end_deserted();
@@ -442,8 +477,10 @@ class Start {
   /// Output that is already in the pipes.
   void drain() {
     interrupt_.close();
+    for (auto& child : children_) child.end_reading();
     io_.restart();
-    io_.run_for(std::chrono::milliseconds(50));
+    io_.poll();
+    for (auto& child : children_) child.read_rest(options_);
   }
 
   const ProcessOptions& options_;
@@ -458,7 +495,12 @@ class Start {
   bool stopping_ = false;
   int kill_rounds_ = 0;
   std::vector<pid_t> known_;  ///< marked processes
-  std::map<pid_t, int> seen_stopped_;
+  /// A process that was stopped at so many looks in turn, and nothing else in between.
+  struct Stopped {
+    int looks = 0;
+    std::uint64_t switches = 0;
+  };
+  std::map<pid_t, Stopped> seen_stopped_;
   std::set<pid_t> started_;   ///< ranks that are alive, the commands' own processes left out
   bool had_started_ = false;  ///< there was one
   int seen_deserted_ = 0;

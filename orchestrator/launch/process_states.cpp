@@ -97,6 +97,14 @@ bool has_rank(pid_t pid) { return !rank_of(pid).empty(); }
 
 bool is_stopped(pid_t pid) { return state_of(pid) == 'T'; }
 
+std::uint64_t switches_of(pid_t pid) {
+  std::uint64_t switches = 0;
+  for (const auto& line : split(file_text(fmt::format("/proc/{}/status", pid)), '\n'))
+    if (const auto at = line.find("voluntary_ctxt_switches:\t"); at != std::string::npos)
+      switches += std::strtoull(line.c_str() + line.rfind('\t'), nullptr, 10);
+  return switches;
+}
+
 bool is_alive(pid_t pid) {
   const char state = state_of(pid);
   return state != '?' && state != 'Z' && state != 'X';

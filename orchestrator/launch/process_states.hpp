@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ bool has_rank(pid_t pid);
 /// Whether a signal has stopped it (SIGSTOP, SIGTSTP), and nothing has continued it since. Neither
 /// a process that waits for a core or for a message is, nor one that a debugger holds.
 bool is_stopped(pid_t pid);
+
+/// How often its first thread has left a core: another number says that it was continued meanwhile.
+std::uint64_t switches_of(pid_t pid);
 /// Whether it is there and has not ended; a zombie has.
 bool is_alive(pid_t pid);
 /// Whether any child of its threads is; true where the kernel does not say.

@@ -145,14 +145,15 @@ class RecordServer::Desk {
 
   std::list<Connection>& connections() { return connections_; }
 
-  void take_in(int listener) {
+  /// @returns whether somebody came
+  bool take_in(int listener) {
     sockaddr_in from{};
     socklen_t length = sizeof(from);
-    for (;;) {
+    for (bool came = false;; came = true) {
       const int file = accept4(listener, reinterpret_cast<sockaddr*>(&from), &length,
                                SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (file < 0 && errno == EINTR) continue;
-      if (file < 0) return;
+      if (file < 0) return came;
       if (connections_.size() >=
               kConnectionsBesides + kConnectionsPerRank * static_cast<std::size_t>(launch_.ranks) &&
           !make_place()) {
@@ -452,17 +453,20 @@ class RecordServer::Desk {
       return too_large(connection,
                        fmt::format("run.json has {} bytes, {} are the most", all, kMostFileBytes));
     std::error_code problem;
-    for (const auto& entry : fs::directory_iterator(launch_.folder, problem)) {
-      const std::string name = entry.path().filename().string();
-      if (!entry.is_regular_file(problem) || name == "run.json" || name == kDecisionsFile ||
+    for (fs::directory_iterator at(launch_.folder, problem), end; !problem && at != end;
+         at.increment(problem)) {
+      const std::string name = at->path().filename().string();
+      std::error_code gone;
+      if (!at->is_regular_file(gone) || name == "run.json" || name == kDecisionsFile ||
           name.ends_with(".jsonl"))
         continue;
-      const std::uintmax_t bytes = entry.file_size(problem);
+      const std::uintmax_t bytes = at->file_size(gone);
+      if (gone) continue;
       if (bytes > kMostFileBytes)
         return too_large(connection, fmt::format("{} has {} bytes, {} are the most",
-                                                 entry.path().string(), bytes, kMostFileBytes));
+                                                 at->path().string(), bytes, kMostFileBytes));
       all += bytes;
-      files.push_back(entry.path());
+      files.push_back(at->path());
     }
     if (all > kMostUnsent)
       return too_large(connection,
@@ -540,18 +544,20 @@ void RecordServer::serve() {
     for (const auto& connection : desk.connections())
       waits.push_back({connection.file,
                        static_cast<short>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
-    static_cast<void>(poll(waits.data(), waits.size(), end_by_us_ == 0 ? kLookMs : 20));
+    // Before anybody is heard: what is there when all ranks have ended is heard to its end.
+    const bool ending = end_by_us_ != 0;
+    static_cast<void>(poll(waits.data(), waits.size(), ending ? 20 : kLookMs));
     char woken[8];
     while (::read(wake_[0], woken, sizeof(woken)) > 0) {
     }
     std::size_t i = 2;
     for (auto& connection : desk.connections())
       if (waits[i++].revents != 0) desk.serve(connection);
-    desk.take_in(listener_);
+    const bool more = desk.take_in(listener_);
     desk.sweep();
-    // What was sent before the ranks ended may still be on its way.
-    const std::int64_t end = end_by_us_;
-    if (end != 0 && (now_us() >= end || desk.quiet())) break;
+    // What was sent before the ranks ended may still be on its way, and who has just come has not
+    // been heard at all.
+    if (ending && (now_us() >= end_by_us_ || (!more && desk.quiet()))) break;
   }
   desk.name_the_lost();
 }

@@ -127,10 +127,29 @@ TEST_CASE("an allocation that Slurm does not give in time stays in no queue") {
   ClusterOptions options;
   options.start = ClusterStart::srun;
   options.nodes = 2;
-  options.wait_s = 1;
+  options.wait_s = 5;
   CHECK_THROWS_WITH(allocate(options, 1, own_mark("run-7"), {}),
-                    ContainsSubstring("gave no 2 nodes within 1 s (cluster.wait): job 12 is "
+                    ContainsSubstring("gave no 2 nodes within 5 s (cluster.wait): job 12 is "
                                       "cancelled; it waited for PartitionNodeLimit"));
+  CHECK(queue.cancelled() == "12");
+}
+
+TEST_CASE("an allocation of a salloc that was ended before it named it stays in no queue") {
+  const WaitingQueue queue("run-7");
+  const SlurmMark mark = own_mark("run-7");
+  queue.program("salloc", "exec sleep 60");
+  queue.program("squeue", "[ -e " + queue.folder() +
+                              "/cancelled ] && exit\ncase \"$*\" in\n*--me*) "
+                              "echo '7|PENDING|dynamiccl|Resources|" +
+                              mark_text(own_mark("run-6")) +
+                              "'; echo '12|PENDING|dynamiccl|Resources|" + mark_text(mark) +
+                              "';;\n*) echo Resources;; esac");
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  options.wait_s = 1;
+  CHECK_THROWS_WITH(allocate(options, 1, mark, {}),
+                    ContainsSubstring("job 12 is cancelled; it waited for Resources"));
   CHECK(queue.cancelled() == "12");
 }
 

@@ -1,11 +1,17 @@
 #include "containers/private_engine.hpp"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include "containers/docker.hpp"
 #include "containers/network_traces.hpp"
@@ -234,6 +240,49 @@ TEST_CASE("a private engine leaves the machine's network as it was") {
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(nothing_left(options));
   CHECK_FALSE(std::filesystem::exists(options.folder + "/network-before.json"));
+}
+
+TEST_CASE("an engine that a busy machine lets wait is not taken for dead", "[safety]") {
+  const TempFolder folder;
+  // Whoever takes it for dead starts none in its place.
+  const PrivateEngineOptions options{folder.path() + "/d", {"false"}};
+  std::filesystem::create_directory(options.folder);
+  const std::string socket_path = private_engine_socket(options);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  REQUIRE(socket_path.size() < sizeof address.sun_path);
+  socket_path.copy(address.sun_path, socket_path.size());
+  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(listen(listener, 16) == 0);
+  struct stat before {};
+  REQUIRE(lstat(socket_path.c_str(), &before) == 0);
+  std::thread engine([&] {
+    // The first who asks has gone by the time that it is answered.
+    const std::string answer = "HTTP/1.0 200 OK\r\n\r\nOK";
+    for (int client = 0, asked = 0; (client = accept(listener, nullptr, nullptr)) >= 0;) {
+      char request[512];
+      while (read(client, request, sizeof request) > 0)
+        if (++asked > 1) {
+          static_cast<void>(send(client, answer.data(), answer.size(), MSG_NOSIGNAL));
+          break;
+        }
+      close(client);
+    }
+  });
+  // Another program's share, with which nobody ends the engine.
+  const int users =
+      open((options.folder + "/users.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  REQUIRE(flock(users, LOCK_SH) == 0);
+  CHECK_NOTHROW(EngineLease(options));
+  // A start would have removed it.
+  struct stat after {};
+  CHECK(lstat(socket_path.c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  close(users);
+  shutdown(listener, SHUT_RDWR);
+  engine.join();
+  close(listener);
 }
 
 TEST_CASE("a folder too deep for a socket is refused before anything starts") {

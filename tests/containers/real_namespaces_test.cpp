@@ -1,7 +1,8 @@
 #include <array>
-#include <future>
+#include <chrono>
 #include <utility>
 
+#include "containers/held_command.hpp"
 #include "containers/paths.hpp"
 #include "real_support.hpp"
 #include "support.hpp"
@@ -23,17 +24,22 @@ std::string host_namespace(const char* file) {
   return std::filesystem::read_symlink(std::string("/proc/self/ns/") + file).string() + "\n";
 }
 
-/// Both ranks' namespace, asked at the same time: a number of one that has ended may be reused.
+/// Both ranks' namespace, while both hold it: a number of one that has ended may be reused.
 std::pair<std::string, std::string> namespaces_of_two(const Environment& environment,
                                                       const std::string& path) {
+  // A container's outlive what is asked in them, whether or not its input stays open.
   const auto ask = [&](int rank) {
-    return run_command(
-               environment.wrap_rank(rank, {"sh", "-c", "readlink \"$0\"; sleep 0.3", path}, {}))
-        .out;
+    return HeldCommand(
+        environment.wrap_rank(rank, {"sh", "-c", "readlink \"$0\"; cat >/dev/null", path}, {}),
+        "/dev/null");
   };
-  auto first = std::async(std::launch::async, ask, 0);
-  const std::string second = ask(1);
-  return {first.get(), second};
+  HeldCommand first = ask(0);
+  HeldCommand second = ask(1);
+  const auto answer = [](HeldCommand& asked) {
+    return asked.read_line("", std::chrono::minutes(5), nullptr).value_or("no answer") + "\n";
+  };
+  const std::string of_first = answer(first);
+  return {of_first, answer(second)};
 }
 
 /// What two ranks see is what the profile says, namespace by namespace.

@@ -1,12 +1,15 @@
 #include "db/anonymous.hpp"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -94,7 +97,48 @@ TEST_CASE("nothing that tells a machine or a person is left in a database for sh
   // The original is as it was, and another copy does not replace the first.
   CHECK(text_of_file(path) + text_of_file(path + "-wal") == before);
   CHECK_THROWS_WITH(write_anonymous(path, shared, {}), ContainsSubstring("is there already"));
-  CHECK_FALSE(std::filesystem::exists(shared + ".part"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder.file("")))
+    CHECK(entry.path().extension() != ".part");
+}
+
+TEST_CASE("of copies for sharing that are written to one file at once, one is there", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("telling.sqlite");
+  const auto shared = folder.file("shared.sqlite");
+  make_telling_database(path);
+  // Neither begun nor unfinished.
+  const auto others = shared + ".part";
+  std::ofstream(others) << "half";
+  constexpr int kCopies = 4;
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kCopies; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    char go = 0;
+    close(ends[1]);
+    if (read(ends[0], &go, 1) != 0) _exit(3);  // until the parent's end is closed: all at once
+    try {
+      write_anonymous(path, shared, {});
+      _exit(0);
+    } catch (const Error& error) {
+      _exit(std::string(error.what()).find("is there already") == std::string::npos ? 2 : 1);
+    }
+  }
+  close(ends[0]);
+  close(ends[1]);
+  int written = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) < 2);
+    if (WEXITSTATUS(status) == 0) ++written;
+  }
+  CHECK(written == 1);
+  CHECK(Reader(shared).query("SELECT 1 FROM launch").rows.size() == 1);
+  CHECK(text_of_file(others) == "half");
 }
 
 TEST_CASE("equal things get equal names, and the structure of paths stays", "[safety]") {

@@ -116,9 +116,9 @@ void check_killed(const std::string& engine) {
       "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\"; do "
       "$RUN $way --only 'backend == gloo' --set protocol.iterations=10000000 --set "
       "protocol.cell_time_cap=60s >$F/held.log 2>&1 & run=$!; "
-      "for i in $(seq 300); do [ \"$(running)\" = 4 ] && break; sleep 0.1; done; sleep 1; "
+      "for i in $(seq 1200); do [ \"$(running)\" = 4 ] && break; sleep 0.1; done; sleep 1; "
       "echo \"while it runs: $(running)\"; kill -KILL $run; "
-      "for i in $(seq 50); do [ \"$(running)\" = 0 ] && break; sleep 0.2; done; "
+      "for i in $(seq 300); do [ \"$(running)\" = 0 ] && break; sleep 0.2; done; "
       "echo \"after it: $(running)\"; pgrep -f \"^[^ ]*dynamiccl-worker .*$F\"; rm -f "
       "$F/nodes.sqlite*; done");
   INFO(run.out << run.err);

@@ -26,7 +26,7 @@ start_engine() {
   # ip_forward is its own namespace's.
   unshare --net setsid dockerd --data-root "$folder/data" --exec-root "$folder/exec" \
     --host "$DOCKER_HOST" --pidfile "$folder/pid" >"$folder/dockerd.log" 2>&1 &
-  for _ in $(seq 400); do
+  for _ in $(seq 2400); do
     docker info >/dev/null 2>&1 && return 0
     sleep 0.05
   done
@@ -143,7 +143,7 @@ up() {
     started+=($!)
   done
   for one in "${started[@]}"; do wait "$one"; done
-  for _ in $(seq 300); do
+  for _ in $(seq 1200); do
     local idle
     idle=$(docker exec head sinfo --noheader --Node --partition main --states idle --format %N 2>/dev/null | wc -l || true)
     [ "$idle" = "$nodes" ] && return 0

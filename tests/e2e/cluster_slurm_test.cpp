@@ -18,7 +18,7 @@ TEST_CASE("Slurm: a resumed run waits for a job of its own that still waits", "[
       "salloc --no-shell --nodes=4 --exclusive 2>/dev/null; "
       "job=$(squeue -h -t RUNNING -o %i | head -1); " +
       run +
-      " >waiting.log 2>&1 & run=$!; for i in $(seq 200); do "
+      " >waiting.log 2>&1 & run=$!; for i in $(seq 1200); do "
       "squeue -h -t PENDING | grep -q . && break; sleep 0.1; done; "
       "sleep 1; kill -KILL $run; squeue -h -t PENDING -o %i";
   const std::string waiting(trim(rig.on("head", {"bash", "-c", start}).out));
@@ -68,7 +68,7 @@ TEST_CASE("Slurm: jobs that a killed run has left in the queue are taken over, o
                           " --db queued.sqlite --only 'backend == gloo' --slurm --nodes 2 --set "
                           "cluster.jobs=array --set protocol.launches=5";
   const std::string kill = run +
-                           " >queued.log 2>&1 & run=$!; for i in $(seq 200); do "
+                           " >queued.log 2>&1 & run=$!; for i in $(seq 1200); do "
                            "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
                            "sleep 1; kill -KILL $run; squeue -h -r | wc -l";
   CHECK(trim(rig.on("head", {"bash", "-c", kill}).out) != "0");
@@ -176,7 +176,7 @@ TEST_CASE("Slurm: what a killed run leaves in the queue is cancelled by clean") 
       std::string(kProgram) + " run " + kExperiment +
       " --db killed.sqlite --set protocol.iterations=1000000 --set protocol.cell_time_cap=20s "
       "--slurm --nodes 2 >slow.log 2>&1 & run=$!; "
-      "for i in $(seq 200); do "
+      "for i in $(seq 1200); do "
       "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
       "sleep 1; kill -KILL $run; squeue -h -t RUNNING | wc -l";
   CHECK(trim(rig.on("head", {"bash", "-c", start}).out) == "1");
@@ -192,7 +192,7 @@ TEST_CASE("Slurm: a resumed run takes over what a killed one has left in the que
                           " --db resumed.sqlite --set protocol.iterations=1000000 --set "
                           "protocol.cell_time_cap=2s --slurm --nodes 2";
   const std::string start = run +
-                            " >resumed.log 2>&1 & run=$!; for i in $(seq 200); do "
+                            " >resumed.log 2>&1 & run=$!; for i in $(seq 1200); do "
                             "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
                             "sleep 1; kill -KILL $run";
   static_cast<void>(rig.on("head", {"bash", "-c", start}));
@@ -209,7 +209,7 @@ TEST_CASE("Slurm: what is not given in time, and nodes of another order, leave n
   // A job that no node will ever take would stay in the queue for ever.
   const auto never = rig.program(
       "never.sqlite", {"run", kExperiment, "--slurm", "--nodes", "9", "--only", "backend == gloo",
-                       "--set", "axes.ranks=9", "--set", "cluster.wait=1s"});
+                       "--set", "axes.ranks=9", "--set", "cluster.wait=5s"});
   CHECK(never.exit_code == 1);
   CHECK(never.err.find("it waited for PartitionNodeLimit") != std::string::npos);
   CHECK(rig.queue() == "");

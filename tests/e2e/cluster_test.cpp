@@ -77,9 +77,9 @@ TEST_CASE("ranks by ssh end with the program that has started them, however it e
         " --db held.sqlite --only 'backend == gloo' --hosts node1:2,node2:2 --set "
         "protocol.iterations=10000000 --set protocol.cell_time_cap=60s" +
         out +
-        " >held.log 2>&1 & run=$!; for i in $(seq 200); do ssh node2 pgrep -f dynamiccl-worker "
+        " >held.log 2>&1 & run=$!; for i in $(seq 1200); do ssh node2 pgrep -f dynamiccl-worker "
         ">/dev/null && break; sleep 0.1; done; sleep 0.5; kill -KILL $run; "
-        "for i in $(seq 25); do left=$(for node in node1 node2; do ssh $node pgrep -xc "
+        "for i in $(seq 300); do left=$(for node in node1 node2; do ssh $node pgrep -xc "
         "dynamiccl-worke; done); [ \"$left\" = $'0\\n0' ] && break; sleep 0.2; done; "
         "echo \"$left\"";
     CHECK(trim(rig.on("head", {"bash", "-c", line}).out) == "0\n0");

@@ -9,17 +9,18 @@ using namespace dynamiccl;
 
 namespace {
 
-// Each launch takes so long that who looks now and then, on a busy machine, meets one under way.
-const std::string kSlow = one_cell("\"cross-docker\"", "openmpi") + R"([protocol]
+const std::string kThreeLaunches = one_cell("\"cross-docker\"", "openmpi") + R"([protocol]
 warmup = 0
-iterations = 1000000
-cell_time_cap = "4s"
+iterations = 100000
+cell_time_cap = "300ms"
 launches = 3
-launch_timeout = "60s"
+launch_timeout = "600s"
 )";
 
-/// Starts the slow run, and sends the signal into its second launch. @returns the exit code
-int run_with_signal(const Program& program, const std::string& path, int signal) {
+/// Starts the run, and sends the signal into its second launch, which waits for it. @returns the
+/// exit code
+int run_with_signal(Program& program, const std::string& path, int signal) {
+  program.hold_launches(1);
   const pid_t pid = program.start({"run", path});
   const bool under_way = program.wait_until(kOkLaunches, 1) && program.wait_until(kRunning, 1);
   kill(pid, signal);
@@ -30,6 +31,7 @@ int run_with_signal(const Program& program, const std::string& path, int signal)
 }
 
 void complete(const Program& program, const std::string& path) {
+  program.let_go();
   const auto resumed = program.run({"run", path, "--resume"});
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
@@ -42,8 +44,8 @@ TEST_CASE("Ctrl-C in a run across containers leaves no container, network or pro
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
   need(profiles.at("cross-docker"));
   const auto engine = held_engine();
-  const Program program;
-  const auto path = program.file("slow.toml", kSlow);
+  Program program;
+  const auto path = program.file("three.toml", kThreeLaunches);
   CHECK(run_with_signal(program, path, SIGINT) == 130);
   CHECK(program.processes().empty());
   CHECK(traces_of(program.value("SELECT uuid FROM run")).empty());
@@ -58,8 +60,8 @@ TEST_CASE("what a killed run across containers leaves is removed, and the run is
   // Any dynamiccl of this machine may be faster with removing it: then another run is killed.
   bool ours = false;
   for (int i = 0; i < 3 && !ours; ++i) {
-    const Program program;
-    const auto path = program.file("slow.toml", kSlow);
+    Program program;
+    const auto path = program.file("three.toml", kThreeLaunches);
     CHECK(run_with_signal(program, path, SIGKILL) == 128 + SIGKILL);
     const std::string run = program.value("SELECT uuid FROM run");
     const auto left = traces_of(run).size();

@@ -319,14 +319,14 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   const auto unheard = program.run({"tune", "--online", "--out", out, "--", "/bin/true"});
   CHECK(unheard.exit_code == 0);
   CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
-  CHECK(says(unheard.err, "the leader took 0.0"));
+  CHECK(says(unheard.err, "the leader took 0."));
   CHECK(says(program.run({"tune", "--max-cores", "0", "--", "true"}).err, "Value 0 is too small"));
   const std::string none = tune({"/bin/sleep", "100"});
   CHECK(says(none, "no rank of it loaded the plugin"));
   CHECK(says(none, "communicates by MPI or Gloo alone has no such plugin"));
   // What fails without us gets no advice on NCCL.
   const std::string broken = tune({"/bin/sh", "-c", "echo broken >&2; echo ------ >&2; exit 3"});
-  CHECK(says(broken, "failed by itself (exit code 3, after 0."));
+  CHECK(says(broken, "failed by itself (exit code 3, after "));
   CHECK(says(broken, "its last line on stderr: broken"));
   CHECK_FALSE(says(broken, "NCCL 2.23"));
   CHECK(says(tune({"there-is-no-such-program"}), "not found in PATH"));

@@ -7,13 +7,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "containers/processes.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/wire/standing.hpp"
 #include "tests/e2e/program.hpp"
 
@@ -81,12 +81,12 @@ bool comes_true(pid_t run, const std::function<bool()>& is_so) {
 /// The file in which a rank of the program's launch says where it stands; "": not there yet.
 std::string standing_of(const Program& program, int rank) {
   std::error_code gone;
-  for (const auto& entry : fs::recursive_directory_iterator(
-           program.folder(), fs::directory_options::skip_permission_denied, gone))
-    if (entry.path().filename() == standing_file_name(rank)) {
-      std::ifstream file(entry.path(), std::ios::binary);
-      return {std::istreambuf_iterator<char>(file), {}};
-    }
+  // Folders go while they are read.
+  for (fs::recursive_directory_iterator
+           at(program.folder(), fs::directory_options::skip_permission_denied, gone),
+       end;
+       !gone && at != end; at.increment(gone))
+    if (at->path().filename() == standing_file_name(rank)) return file_text(at->path());
   return "";
 }
 

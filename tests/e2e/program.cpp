@@ -180,15 +180,44 @@ bool Program::wait_until(const std::string& sql, int least) const {
   return false;
 }
 
-void Program::replace_worker(const std::string& name, const std::string& file) {
-  // Workers are looked for beside the program.
+std::string Program::use_copy() {
   const fs::path build = fs::path(folder_) / "build";
   fs::create_directories(build);
   fs::copy_file(program_, build / "dynamiccl");
   // Without it the copy would take itself for an installed program and find no profiles.
   fs::copy_file(program_ + ".source-tree", build / "dynamiccl.source-tree");
-  fs::copy_file(file, build / name);
   program_ = (build / "dynamiccl").string();
+  return build.string();
+}
+
+void Program::replace_worker(const std::string& name, const std::string& file) {
+  // Workers are looked for beside the program.
+  fs::copy_file(file, use_copy() + "/" + name);
+}
+
+void Program::hold_launches(int after) {
+  const fs::path workers = fs::path(program_).parent_path();
+  const fs::path copy = use_copy();
+  // Containers see the copy's folder and that of the run, and nothing else.
+  fs::create_directories(copy / "real");
+  for (const std::string name :
+       {"dynamiccl-worker", "dynamiccl-worker-openmpi", "dynamiccl-worker-mpich"}) {
+    if (!fs::exists(workers / name)) continue;
+    fs::copy_file(workers / name, copy / "real" / name);
+    // A launch's ranks are told the same run.json, in a folder of the launch's name.
+    std::ofstream(copy / name) << "#!/bin/sh\nlaunch=$(dirname \"$1\")\n"
+                               << "begun=$(dirname \"$launch\")/begun\nmkdir -p \"$begun\"\n"
+                               << ": >\"$begun/$(basename \"$launch\")\"\n"
+                               << "while [ ! -e " << (copy / "go").string()
+                               << " ] && [ $(cd \"$begun\" && ls | wc -l) -gt " << after
+                               << " ]; do sleep 0.05; done\nexec "
+                               << (copy / "real" / name).string() << " \"$@\"\n";
+    fs::permissions(copy / name, fs::perms::owner_all);
+  }
+}
+
+void Program::let_go() const {
+  static_cast<void>(std::ofstream(fs::path(program_).parent_path() / "go"));
 }
 
 std::string Program::file(const std::string& name, const std::string& text) const {

@@ -57,6 +57,11 @@ class Program {
   /// From here on a copy of the program runs, with this file as one of its workers.
   void replace_worker(const std::string& name, const std::string& file);
 
+  /// From here on a copy of the program runs, and ranks of all launches but the first so many wait
+  /// for let_go(): something can meet such a launch under way, however late it comes.
+  void hold_launches(int after);
+  void let_go() const;
+
   /// From here on the program is started behind these words, such as {"unshare", "--net"}.
   void start_behind(std::vector<std::string> words) { prefix_ = std::move(words); }
 
@@ -71,6 +76,8 @@ class Program {
 
  private:
   [[nodiscard]] std::vector<std::string> argv(std::vector<std::string> arguments) const;
+  /// @returns its folder
+  std::string use_copy();
 
   std::string folder_;
   std::string program_;

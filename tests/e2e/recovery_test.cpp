@@ -18,7 +18,7 @@ using namespace dynamiccl;
 
 namespace {
 
-// Each launch takes about a second, so that a signal meets one under way.
+// Those that are held (Program::hold_launches) are under way however late a signal comes.
 const std::string kSlow = R"(name = "slow"
 [axes]
 environment = "bare-metal"
@@ -33,7 +33,7 @@ warmup = 0
 iterations = 100000
 cell_time_cap = "500ms"
 launches = 3
-launch_timeout = "60s"
+launch_timeout = "600s"
 )";
 
 /// What somebody pastes into a shell who does as the messages say; fails where they do not say it.
@@ -72,20 +72,20 @@ void wait_until_nothing_runs(const Program& program) {
 }  // namespace
 
 TEST_CASE("a killed run loses nothing stored and is completed without repeating") {
-  const Program program;
+  Program program;
+  program.hold_launches(2);
   const auto path = program.file("slow.toml", kSlow);
   const pid_t pid = program.start({"run", path});
   REQUIRE(program.wait_until(kOkLaunches, 2));
   REQUIRE(program.wait_until(kRunning, 1));
   kill(pid, SIGKILL);
   CHECK(Program::wait(pid) == 128 + SIGKILL);
-  const int stored = program.value(kOkLaunches);
-  CHECK(stored >= 2);
-  CHECK(stored < 6);
+  CHECK(program.value(kOkLaunches) == 2);
   // Launchers die with their orchestrator, and their ranks with them.
   wait_until_nothing_runs(program);
   CHECK(program.processes().empty());
 
+  program.let_go();
   const auto resumed = program.run({"run", path, "--resume"});
   INFO(resumed.err);
   REQUIRE(resumed.exit_code == 0);
@@ -101,7 +101,8 @@ TEST_CASE("a killed run loses nothing stored and is completed without repeating"
 }
 
 TEST_CASE("Ctrl-C ends the launch, stores what is there and leaves nothing behind") {
-  const Program program;
+  Program program;
+  program.hold_launches(1);
   const auto path = program.file("slow.toml", kSlow);
   const pid_t pid = program.start({"run", path});
   REQUIRE(program.wait_until(kOkLaunches, 1));
@@ -109,19 +110,21 @@ TEST_CASE("Ctrl-C ends the launch, stores what is there and leaves nothing behin
   const auto start = std::chrono::steady_clock::now();
   kill(pid, SIGINT);
   CHECK(Program::wait(pid) == 130);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  CHECK(took.count() < 10);
+  // What was interrupted would not end by itself for as long as a launch may take.
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::minutes(5));
   CHECK(program.processes().empty());
   CHECK(program.value("SELECT status FROM run") == "interrupted");
   CHECK(program.value(kRunning) == 0);
   CHECK(program.value("SELECT count(*) FROM launch WHERE status = 'interrupted'") == 1);
+  program.let_go();
   const auto resumed = program.run({"run", path, "--resume"});
   CHECK(resumed.exit_code == 0);
   CHECK(program.value(kOkLaunches) == 6);
 }
 
 TEST_CASE("what Ctrl-C says to paste goes on with the same overrides, cells and profiles") {
-  const Program program;
+  Program program;
+  program.hold_launches(0);
   const std::string profiles = folder_of_own_profile(program, "1");
   const auto path = program.file("it's slow.toml", kSlow);
   const pid_t pid =
@@ -131,6 +134,7 @@ TEST_CASE("what Ctrl-C says to paste goes on with the same overrides, cells and 
   REQUIRE(program.wait_until(kRunning, 1));
   kill(pid, SIGINT);
   REQUIRE(Program::wait(pid) == 130);
+  program.let_go();
   const auto resumed = paste_hint(read_log(program));
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
@@ -184,7 +188,8 @@ TEST_CASE("a run is not resumed with another profile under the same name") {
 }
 
 TEST_CASE("SIGTERM ends a run with its own code") {
-  const Program program;
+  Program program;
+  program.hold_launches(0);
   const pid_t pid = program.start({"run", program.file("slow.toml", kSlow)});
   REQUIRE(program.wait_until(kRunning, 1));
   kill(pid, SIGTERM);

@@ -40,12 +40,19 @@ void check_whole(const Program& program, int launches) {
 
 TEST_CASE("runs with databases of their own do not meet, and say that they shared cores",
           "[safety]") {
-  const Program one;
-  const Program other;
+  Program one;
+  Program other;
+  // Neither measures before the other is there.
+  one.hold_launches(0);
+  other.hold_launches(0);
   const pid_t first =
       one.start({"run", one.file("x.toml", experiment("\"bare-metal\"", "openmpi"))});
   const pid_t second =
       other.start({"run", other.file("x.toml", experiment("\"bare-metal\"", "gloo"))});
+  CHECK(one.wait_until(kRunning, 1));
+  CHECK(other.wait_until(kRunning, 1));
+  one.let_go();
+  other.let_go();
   CHECK(Program::wait(first) == 0);
   CHECK(Program::wait(second) == 0);
   check_whole(one, 3);

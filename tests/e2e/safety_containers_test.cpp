@@ -35,7 +35,7 @@ std::string experiment(const std::string& environments) {
          "[protocol]\nwarmup = 0\niterations = 5\nlaunches = 2\nretries = 0\n";
 }
 
-// Each launch takes about a second, so that something can meet one under way.
+// Each launch takes seconds, so that something can meet one under way.
 const std::string kSlowRun = one_cell("\"cross-docker\"", "gloo") +
                              "[protocol]\nwarmup = 0\niterations = 1000000\n"
                              "cell_time_cap = \"4s\"\nlaunches = 3\n";
@@ -105,6 +105,7 @@ TEST_CASE("a container run whose terminal closes takes its engine down", "[safet
   use_own_engine(program);
   const Cache own;
   const ScopedVariable cache("DYNAMICCL_CACHE", own.folder.path());
+  program.hold_launches(1);
   int terminal = -1;
   const pid_t pid = program.start_in_terminal({"run", program.file("x.toml", kSlowRun)}, terminal);
   const bool under_way = program.wait_until(kOkLaunches, 1) && program.wait_until(kRunning, 1);
@@ -149,11 +150,13 @@ TEST_CASE("a resume while another dockerd starts fails, and can be resumed again
   const Cache own;
   const ScopedVariable cache("DYNAMICCL_CACHE", own.folder.path());
   const auto path = program.file("x.toml", kSlowRun);
+  program.hold_launches(1);
   const pid_t pid = program.start({"run", path});
   const bool under_way = program.wait_until(kOkLaunches, 1) && program.wait_until(kRunning, 1);
   kill(pid, SIGINT);
   CHECK(Program::wait(pid) == 128 + SIGINT);
   REQUIRE(under_way);
+  program.let_go();
   {
     // As of a dockerd between its start and its first answer.
     const SilentSocket socket(program.folder() + "/silent.sock");

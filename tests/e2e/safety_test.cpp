@@ -30,12 +30,6 @@ std::string experiment(const std::string& protocol) {
   return one_cell("\"bare-metal\"", "openmpi") + "[protocol]\nwarmup = 0\n" + protocol;
 }
 
-const std::string kTwoLaunches =
-    "iterations = 1000000\ncell_time_cap = \"500ms\"\nlaunches = 2\nretries = 0\n";
-// Each launch takes about a second, so that something can meet one under way.
-const std::string kSlowRun =
-    "iterations = 1000000\ncell_time_cap = \"700ms\"\nlaunches = 3\nretries = 0\n";
-
 std::string quick(int launches) {
   return "iterations = 5\nretries = 0\nlaunches = " + std::to_string(launches) + "\n";
 }
@@ -90,9 +84,13 @@ bool wait_for_records(const Program& program, int ranks) {
   const auto written = [&] {
     int files = 0;
     std::error_code gone;
-    for (const auto& entry : fs::recursive_directory_iterator(program.folder(), gone))
-      if (entry.path().extension() == ".jsonl" && fs::file_size(entry.path(), gone) > 0 && !gone)
+    // Folders go while they are read.
+    for (fs::recursive_directory_iterator at(program.folder(), gone), end; !gone && at != end;
+         at.increment(gone)) {
+      std::error_code none;
+      if (at->path().extension() == ".jsonl" && fs::file_size(at->path(), none) > 0 && !none)
         ++files;
+    }
     return files;
   };
   for (int i = 0; i < 6000 && written() < ranks; ++i)
@@ -105,7 +103,7 @@ CommandResult shell(const std::string& line) {
 }
 
 std::string program_line(const Program& program, const std::string& path) {
-  return std::string(DYNAMICCL_BINARY_DIR) + "/dynamiccl run " + path + " --db " + program.db();
+  return program.path() + " run " + path + " --db " + program.db();
 }
 
 }  // namespace
@@ -163,7 +161,7 @@ TEST_CASE("what ranks of a killed launcher leave in shared memory goes with the 
   };
   const auto before = left();
   const Program program;
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kWithoutEnd))});
   REQUIRE(wait_for_workers(program, 2).size() >= 2);
   for (int i = 0; i < 6000 && left() == before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -279,7 +277,7 @@ TEST_CASE("a run whose terminal closes ends by 129 and leaves nothing", "[safety
   const Program program;
   int terminal = -1;
   const pid_t pid =
-      program.start_in_terminal({"run", program.file("x.toml", experiment(kSlowRun))}, terminal);
+      program.start_in_terminal({"run", program.file("x.toml", experiment(kWithoutEnd))}, terminal);
   REQUIRE(wait_for_workers(program, 2).size() >= 2);
   close(terminal);
   CHECK(Program::wait(pid) == 128 + SIGHUP);
@@ -357,14 +355,16 @@ TEST_CASE("clean removes the socket files of killed ranks, and those alone", "[s
 }
 
 TEST_CASE("a database that is replaced under a run loses neither's launches", "[safety]") {
-  const Program program;
+  Program program;
   const Program other;
   REQUIRE(other.run({"run", other.file("x.toml", experiment(quick(2)))}).exit_code == 0);
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
+  program.hold_launches(1);
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(quick(3)))});
   REQUIRE(program.wait_until(kOkLaunches, 1));
   const std::string moved = program.folder() + "/moved.sqlite";
   fs::rename(program.db(), moved);
   fs::copy_file(other.db(), program.db());
+  program.let_go();
   CHECK(Program::wait(pid) == 1);
   // The other's launches are all there, ours are in the file that was moved.
   CHECK_FALSE(fs::exists(program.db() + "-wal"));
@@ -389,11 +389,13 @@ std::string said_by(const Program& program) { return text_of(program.folder() + 
 }  // namespace
 
 TEST_CASE("a database that is moved under a run keeps what it has", "[safety]") {
-  const Program program;
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kTwoLaunches))});
+  Program program;
+  program.hold_launches(1);
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(quick(2)))});
   REQUIRE(program.wait_until(kOkLaunches, 1));
   const std::string moved = program.folder() + "/moved.sqlite";
   fs::rename(program.db(), moved);
+  program.let_go();
   CHECK(Program::wait(pid) == 1);
   CHECK_THAT(said_by(program), ContainsSubstring("moved or deleted"));
   CHECK_FALSE(fs::exists(program.db()));
@@ -404,10 +406,12 @@ TEST_CASE("a database that is moved under a run keeps what it has", "[safety]") 
 }
 
 TEST_CASE("a database that is deleted under a run is not made again", "[safety]") {
-  const Program program;
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kTwoLaunches))});
+  Program program;
+  program.hold_launches(1);
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(quick(2)))});
   REQUIRE(program.wait_until(kOkLaunches, 1));
   fs::remove(program.db());
+  program.let_go();
   CHECK(Program::wait(pid) == 1);
   CHECK_THAT(said_by(program), ContainsSubstring("moved or deleted"));
   CHECK_FALSE(fs::exists(program.db()));
@@ -416,13 +420,15 @@ TEST_CASE("a database that is deleted under a run is not made again", "[safety]"
 }
 
 TEST_CASE("a resume that cannot measure what is missing does not end as complete", "[safety]") {
-  const Program program;
-  const auto path = program.file("x.toml", experiment(kSlowRun));
+  Program program;
+  program.hold_launches(1);
+  const auto path = program.file("x.toml", experiment(quick(3)));
   const pid_t pid = program.start({"run", path});
   REQUIRE(program.wait_until(kOkLaunches, 1));
   kill(pid, SIGINT);
   CHECK(Program::wait(pid) == 130);
-  REQUIRE(program.value(kOkLaunches) < 3);
+  program.let_go();
+  REQUIRE(program.value(kOkLaunches) == 1);
   // The launcher that measured before is not to be found now.
   const auto without = shell("PATH=/nowhere " + program_line(program, path) + " --resume");
   INFO(without.err);

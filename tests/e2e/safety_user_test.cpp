@@ -4,16 +4,19 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
 #include "containers/command.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/containers/temp_user.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 
 namespace {
@@ -48,7 +51,7 @@ put-into-run-folder|mkdir $RUNS/dyn-00000000-0
 replace-owner|echo 1.1.1.1 > $(ls -d $RUNS/dyn-* | head -1)/owner
 replace-script|echo 'exit 1' > $(ls -d $RUNS/dyn-* | head -1)/end-ranks
 write-shared-memory|for f in /dev/shm/vader_segment.*; do echo x > $f && break; done
-remove-shared-memory|for f in $(find /dev/shm -name 'vader_segment.*' -uid 0); do rm $f && break; done
+remove-shared-memory|for f in $(find /dev/shm -name 'vader_segment.*' -uid 0); do rm $f && exit 0; done; exit 1
 )sh";
 
 std::vector<pid_t> pids_of(const Program& program, const std::string& beginning) {
@@ -77,10 +80,14 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   const Program program;
   const std::string runs = program.folder() + "/../dyn-root-" + std::to_string(getpid());
   setenv("DYNAMICCL_RUN_FOLDER", runs.c_str(), 1);
+  // Ranks stand still while they are attacked, so that all attacks meet them, on a busy machine
+  // too.
+  setenv("DYNAMICCL_STOPPED_S", "1000", 1);
   const pid_t orchestrator = program.start(
       {"run", program.file("x.toml", one_cell("\"bare-metal\"", "openmpi") +
                                          "[protocol]\nwarmup = 0\niterations = 1000000\n"
-                                         "cell_time_cap = \"4s\"\nlaunches = 2\nretries = 0\n")});
+                                         "cell_time_cap = \"4s\"\nlaunches = 2\nretries = 0\n"
+                                         "launch_timeout = \"1000s\"\n")});
   REQUIRE(program.wait_until(kRunning, 1));
   std::vector<pid_t> workers;
   for (int i = 0; i < 6000 && workers.size() < 2; ++i) {
@@ -88,6 +95,12 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
     usleep(10000);
   }
   REQUIRE(workers.size() >= 2);
+  // Their shared memory is there when they have written something.
+  const std::string written =
+      "cd " + program.folder() + "/runs/*/* && [ -s rank0.jsonl ] && " + "[ -s rank1.jsonl ]";
+  for (int i = 0; i < 6000 && run_command({"/bin/bash", "-c", written}).exit_code != 0; ++i)
+    usleep(10000);
+  for (const pid_t worker : workers) kill(worker, SIGSTOP);
   const std::string places = fmt::format("FOLDER={} RUNS={} O={} W={}\n", program.folder(), runs,
                                          orchestrator, workers[0]);
   int tried = 0;
@@ -103,10 +116,66 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   }
   CHECK(tried >= 20);
   user.run([] { return run_command({"/bin/bash", "-c", kNoise}).out; });
+  for (const pid_t worker : workers) kill(worker, SIGCONT);
   CHECK(Program::wait(orchestrator) == 0);
   CHECK(program.value(kOkLaunches) == 2);
   CHECK(program.value("SELECT count(*) FROM launch") == 2);
   CHECK(program.processes().empty());
   unsetenv("DYNAMICCL_RUN_FOLDER");
+  unsetenv("DYNAMICCL_STOPPED_S");
   fs::remove_all(runs);
+}
+
+TEST_CASE("users that measure and clean at the same time do not meet", "[safety]") {
+  if (!is_root()) SKIP("needs root to make users");
+  if (find_program("useradd").empty()) SKIP("needs useradd: apt-get install passwd");
+  const Program program;
+  const TempUser users[2];
+  if (users[0].run([&] {
+        return std::string(access(program.path().c_str(), X_OK) == 0 ? "" : "no");
+      }) == "no")
+    SKIP("other users may not read " + program.path());
+  const auto path = program.file("x.toml", one_cell("\"bare-metal\"", "gloo") +
+                                               "[protocol]\nwarmup = 0\niterations = 1000000\n"
+                                               "cell_time_cap = \"1s\"\nlaunches = 3\n"
+                                               "retries = 0\n");
+  fs::permissions(program.folder(), fs::perms(0711));
+  fs::permissions(path, fs::perms(0644));
+  // In the user's home with default places; `clean` until the run has ended.
+  const std::string script = fmt::format(
+      "unset XDG_RUNTIME_DIR; cp {1} x.toml && {0} run x.toml >run.txt 2>&1 & run=$!\n"
+      "while kill -0 $run 2>/dev/null; do {0} clean >>clean.txt 2>&1 || exit 9; done\n"
+      "wait $run || exit 8\n"
+      "{0} query \"SELECT count(*) AS n FROM launch WHERE status = 'ok'\" --json; cat clean.txt\n"
+      "{0} list --db {2} 2>&1; echo code $?; {0} run x.toml --db {2} 2>&1; echo code $?\n",
+      program.path(), path, program.db());
+  const pid_t roots = program.start({"run", path});
+  REQUIRE(program.wait_until(kRunning, 1));
+  const std::string begin =
+      "setsid bash -c " + shell_quote(script + "touch done") + " >said.txt 2>&1 </dev/null &";
+  for (const TempUser& user : users)
+    user.run([&] { return run_command({"/bin/bash", "-c", begin}).out; });
+  for (const TempUser& user : users)
+    for (int i = 0; i < 600 && !fs::exists(user.home() + "/done"); ++i) {
+      CHECK(program.run({"clean"}).exit_code == 0);
+      usleep(300000);
+    }
+  CHECK(Program::wait(roots) == 0);
+  for (const TempUser& user : users) {
+    const std::string said = read_file(user.home() + "/said.txt").value_or("");
+    INFO(said);
+    CHECK(fs::exists(user.home() + "/done"));
+    CHECK_THAT(said, ContainsSubstring("\"n\": 3") && ContainsSubstring("nothing was left over") &&
+                         !ContainsSubstring("removed"));
+    // Root's database is told as such, by who reads and who would write.
+    CHECK_THAT(said, ContainsSubstring("it belongs to another user (number 0)") &&
+                         ContainsSubstring("code 2") && !ContainsSubstring("code 0"));
+  }
+  CHECK(program.value(kOkLaunches) == 3);
+  CHECK(program.value("SELECT count(*) FROM run") == 1);
+  CHECK(program.processes().empty());
+  // The page of a run is no more open than the database that it is made of.
+  for (const auto& entry : fs::directory_iterator(program.folder()))
+    if (entry.path().extension() == ".html")
+      CHECK((fs::status(entry.path()).permissions() & fs::perms(077)) == fs::perms::none);
 }

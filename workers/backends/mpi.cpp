@@ -140,6 +140,7 @@ class MpiCommunicator : public Communicator {
   void progress() override { make_mpi_progress(); }
 
   void finalize() override {
+    algorithms_->free();
     algorithms_.reset();  // Open MPI 4.1.4 crashes when MPI_T ends after MPI_Finalize.
     types_->free();
     check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");

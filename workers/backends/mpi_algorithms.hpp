@@ -33,6 +33,12 @@ class MpiAlgorithms {
   [[nodiscard]] std::optional<std::string> unsupported(const CallShape& shape) const;
   /// Ranks: all.
   MpiChoice choose(const CallShape& shape);
+  /// Gives the communicators of all choices back, before the library ends. Ranks: all, none of
+  /// which has a call under way.
+  void free() {
+    for (auto& [key, comm] : pool_) MPI_Comm_free(&comm);
+    pool_.clear();
+  }
 
  private:
   [[nodiscard]] std::optional<std::string> unknown_knob(const CallShape& shape) const;

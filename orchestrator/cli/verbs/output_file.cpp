@@ -1,6 +1,7 @@
 #include "orchestrator/cli/verbs/output_file.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -27,9 +28,18 @@ bool is_database(const fs::path& path) {
   return file && std::string_view(head.data(), head.size()) == kMagic;
 }
 
+/// Takes from `path` what others may not do with `model`.
+void keep_as_private(const fs::path& path, const fs::path& model) {
+  constexpr fs::perms kOthers = fs::perms::group_all | fs::perms::others_all;
+  std::error_code problem;
+  const fs::perms kept = fs::status(model, problem).permissions() & kOthers;
+  if (!problem) fs::permissions(path, kOthers & ~kept, fs::perm_options::remove, problem);
+}
+
 }  // namespace
 
-void write_output(const std::string& path, const std::string& text, const std::string& option) {
+void write_output(const std::string& path, const std::string& text, const std::string& option,
+                  const std::string& private_as) {
   std::error_code problem;
   const fs::file_status status = fs::status(path, problem);
   const bool direct = fs::exists(status) && !fs::is_regular_file(status);
@@ -37,15 +47,19 @@ void write_output(const std::string& path, const std::string& text, const std::s
     throw Error(ErrorKind::input,
                 fmt::format("{}: is a database, which would be lost; name another file with {}",
                             path, option));
+  if (!direct) require_no_strangers(path, "choose another place with " + option);
   // A link stays one: what it points to is written.
   fs::path target = direct ? fs::path(path) : fs::weakly_canonical(path, problem);
   if (problem) target = path;
   problem.clear();
-  const fs::path written = direct ? target : fs::path(target.string() + ".part");
+  // By a name of this process: another one may be writing the same file.
+  const fs::path written =
+      direct ? target : fs::path(fmt::format("{}.{}.part", target.string(), getpid()));
   errno = 0;
   std::ofstream file;
   if (direct || begin_draft(written.string()))
     file.open(written, std::ios::binary | std::ios::trunc);
+  if (file && !direct && !private_as.empty()) keep_as_private(written, private_as);
   file << text;
   file.close();
   if (file && !direct) fs::rename(written, target, problem);

@@ -137,7 +137,8 @@ std::string resume_command(const RunArguments& arguments, const Shared& shared) 
 std::string write_page(const Reader& reader, const RunSummary& summary, const Shared& shared) {
   const fs::path page = fs::path(shared.db).parent_path() / (summary.run_id.substr(0, 8) + ".html");
   try {
-    write_output(page.string(), render_report_html(reader, summary.run_id), "--no-report");
+    write_output(page.string(), render_report_html(reader, summary.run_id), "--no-report",
+                 shared.db);
   } catch (const Error& error) {
     tell(fmt::format("the page was not written: {}\n", printable(error.what())));
     return "";

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/run/run_setup.hpp"
@@ -81,6 +82,9 @@ void make_places(const TrainArguments& arguments) {
                                                 std::strerror(errno), remedy));
   };
   check_names(arguments);
+  require_no_strangers(arguments.out, "choose another place with --out");
+  if (!arguments.report.empty())
+    require_no_strangers(arguments.report, "choose another place with --report");
   if (std::filesystem::is_directory(arguments.out) ||
       !std::filesystem::path(arguments.out).has_filename())
     throw Error(

@@ -12,6 +12,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/result_place.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
@@ -198,6 +199,7 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
 
 /// A search may take hours.
 void require_table_place(const std::string& table) {
+  require_no_strangers(table, "choose another place with --table");
   make_folder(std::filesystem::absolute(table).parent_path().string(),
               "choose another place with --table");
   require_place(table, "--table");

@@ -376,10 +376,63 @@ TEST_CASE("what is written beside a file goes through no link that lies there", 
   const Folder folder;
   const auto db = database_with(folder, kSmallOsuTable);
   const auto victim = folder.file("victim", "mine\n");
-  std::filesystem::create_symlink(victim, folder.path("r.html.part"));
-  CHECK(run({"report", "last", "--out", folder.path("r.html"), "--db", db}).exit_code == 0);
+  const auto out = folder.path("r.html");
+  // What another process writes at the same time is its own: it would be put in place half done.
+  const auto others = folder.file("r.html.part", "half");
+  CHECK(shell(fmt::format("ln -s {0} {1}.$$.part; exec {2} report last --out {1} --db {3}", victim,
+                          out, kProgram, db))
+            .exit_code == 0);
+  CHECK(std::filesystem::file_size(others) == 4);
   CHECK(std::filesystem::file_size(victim) == 5);
   CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(folder.path("r.html"))));
+}
+
+TEST_CASE("what is written goes by no name that another user made where everybody may",
+          "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to give a link to another user");
+  constexpr uid_t kStranger = 65533;
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  const auto victim = folder.file("victim", "mine\n");
+  std::filesystem::create_directories(folder.path("own"));
+  const auto experiment = folder.file("e.toml", testing::kOneCell);
+  const auto everybodys = folder.path("everybodys");
+  std::filesystem::create_directories(everybodys);
+  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  const auto link = [&](const std::string& name, const std::string& target) {
+    std::filesystem::create_symlink(target, everybodys + name);
+    REQUIRE(lchown((everybodys + name).c_str(), kStranger, kStranger) == 0);
+  };
+  link("/file", victim);
+  link("/folder", folder.path("own"));
+  link("/deep", everybodys + "/further");
+  std::filesystem::create_symlink(folder.path("own"), everybodys + "/further");
+  std::filesystem::create_symlink(everybodys + "/file", folder.path("by-way"));
+  for (const auto& place : {everybodys + "/file", everybodys + "/folder/r.html",
+                            everybodys + "/deep/r.html", folder.path("by-way")}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"report", "last", "--html", "--db", db, "--out"},
+          {"train", "--seeds", "1", "--out"},
+          {"tune", experiment, "--db", folder.path("none.sqlite"), "--table"}}) {
+      auto words = command;
+      words.push_back(place);
+      INFO(command.front() << " " << place);
+      const auto refused = run(words);
+      CHECK(refused.exit_code == 2);
+      CHECK_THAT(refused.err, ContainsSubstring("another user (number 65533) made it") &&
+                                  ContainsSubstring("choose another place with " + command.back()));
+    }
+  }
+  CHECK_THROWS_WITH(launch_site(everybodys + "/folder/x.sqlite", ""),
+                    ContainsSubstring("another user (number 65533) made it"));
+  CHECK(std::filesystem::file_size(victim) == 5);
+  CHECK(std::filesystem::is_empty(folder.path("own")));
+  // One's own stays a link, and what it points to is written.
+  const auto own = everybodys + "/own.html";
+  std::filesystem::create_symlink(folder.file("own/r.html", "old"), own);
+  CHECK(run({"report", "last", "--out", own, "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::is_symlink(own));
+  CHECK(std::filesystem::file_size(folder.path("own/r.html")) > 1000);
 }
 
 TEST_CASE("what NCCL would read is read with an end, before a job is started", "[safety]") {

@@ -18,17 +18,12 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/process_states.hpp"
 #include "tests/sanitizers.hpp"
 
 using namespace dynamiccl;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Command shell(const std::string& script) { return {{"/bin/sh", "-c", script}, {}}; }
 
@@ -38,6 +33,19 @@ ProcessOptions options_for(double timeout_s) {
   options.grace = Micros(0.3e6);
   options.marker = random_uuid();
   return options;
+}
+
+/// What an outcome that is not well has in it.
+std::string words_of(const ProcessOutcome& outcome) {
+  std::string text = std::string(outcome.timed_out ? "timed out " : "") +
+                     (outcome.deserted ? "deserted " : "") + "stopped " +
+                     std::to_string(outcome.stopped) + " by " +
+                     std::to_string(outcome.interrupted_by);
+  for (const auto& result : outcome.results)
+    text += "\ncode " + std::to_string(result.exit_code) + " signal " +
+            std::to_string(result.signal) + " " + result.start_error + result.stderr_tail;
+  for (const auto& state : outcome.states) text += "\n" + state;
+  return text;
 }
 
 /// Zombies wait for whoever adopted them; they run no more.
@@ -100,7 +108,9 @@ TEST_CASE("a held input that cannot be opened is named, an empty one never stand
     const rlimit tight{open + more, usual.rlim_max};
     REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
     try {
-      const auto outcome = run_processes({held}, options_for(10));
+      const auto outcome = run_processes({held}, options_for(300));
+      // Nobody waits for what was never started.
+      CHECK_FALSE(outcome.timed_out);
       results.insert(results.end(), outcome.results.begin(), outcome.results.end());
     } catch (const std::exception&) {
       // The loop's own.
@@ -151,6 +161,7 @@ TEST_CASE("who wants to look around is called again and again while commands run
   const auto outcome =
       run_processes({shell("until [ -e " + file + " ]; do sleep 0.02; done")}, options);
   std::filesystem::remove(file);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   CHECK(looks >= 3);
 }
@@ -171,51 +182,83 @@ TEST_CASE("long output keeps its end and blocks nobody") {
   auto options = options_for(30);
   options.kept_bytes = 1000;
   const auto outcome = run_processes({shell("seq 1 200000; seq 1 200000 >&2; echo last")}, options);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   CHECK(outcome.results[0].stdout_tail.size() == 1000);
   CHECK(outcome.results[0].stdout_tail.ends_with("200000\nlast\n"));
   CHECK(outcome.results[0].stderr_tail.ends_with("200000\n"));
 }
 
+TEST_CASE("what a command said last comes back, however slowly it is read") {
+  auto options = options_for(60);
+  std::size_t heard = 0;
+  // Longer for each piece than a command takes to write all and end.
+  options.on_stdout = [&](const std::string& piece) {
+    heard += piece.size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  };
+  const auto outcome = run_processes({shell("head -c 200000 /dev/zero; echo last")}, options);
+  INFO(words_of(outcome));
+  CHECK(outcome.ok());
+  CHECK(heard == 200005);
+  CHECK(outcome.results[0].stdout_tail.ends_with("last\n"));
+}
+
+TEST_CASE("who still writes holds up no end") {
+  const auto options = options_for(60);
+  // Without the marker it is nobody's; it ends when nobody reads any more.
+  CHECK(run_processes({shell("env -i yes & echo begun")}, options).results[0].exit_code == 0);
+}
+
 TEST_CASE("a timeout ends grandchildren, also those in another session or deaf to TERM") {
-  const auto start = Clock::now();
-  const auto outcome =
-      run_processes({shell("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & "
-                           "sleep 60 & echo $!; trap '' TERM; echo $$; while :; do sleep 1; done")},
-                    options_for(0.5));
-  CHECK(outcome.timed_out);
-  CHECK_FALSE(outcome.ok());
-  CHECK(seconds_since(start) < 5);
-  const auto pids = pids_in(outcome.results[0].stdout_tail);
-  REQUIRE(pids.size() == 3);
-  for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+  std::vector<pid_t> pids;
+  // As long as a busy machine takes to have started them all.
+  for (double timeout_s = 0.5; pids.size() < 3 && timeout_s < 100; timeout_s *= 2) {
+    const auto outcome = run_processes(
+        {shell("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & "
+               "sleep 600 & echo $!; trap '' TERM; echo $$; while :; do sleep 1; done")},
+        options_for(timeout_s));
+    CHECK(outcome.timed_out);
+    CHECK_FALSE(outcome.ok());
+    pids = pids_in(outcome.results[0].stdout_tail);
+    for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+  }
+  CHECK(pids.size() == 3);
 }
 
 TEST_CASE("what outlives its launcher is ended and named") {
   const auto outcome =
-      run_processes({shell("setsid sleep 300 >/dev/null 2>&1 & echo $!")}, options_for(20));
+      run_processes({shell("setsid sleep 300 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; "
+                           "do :; done; echo $!")},
+                    options_for(60));
   REQUIRE(outcome.left_over.size() == 1);
   CHECK(outcome.left_over[0].starts_with("sleep ("));
   CHECK_FALSE(alive(pids_in(outcome.results[0].stdout_tail).at(0)));
 }
 
 TEST_CASE("one failed command ends the others after the grace, and is the cause") {
-  const auto start = Clock::now();
   const auto outcome =
-      run_processes({shell("sleep 60"), shell("exit 7"), shell("sleep 60")}, options_for(30));
-  CHECK(seconds_since(start) < 5);
+      run_processes({shell("sleep 600"), shell("exit 7"), shell("sleep 600")}, options_for(300));
   CHECK_FALSE(outcome.timed_out);
+  REQUIRE(outcome.results.size() == 3);
+  for (const std::size_t other : {0, 2}) CHECK(outcome.results[other].signal != 0);
   REQUIRE(outcome.first_failure() != nullptr);
   CHECK(outcome.first_failure()->exit_code == 7);
 }
 
 TEST_CASE("commands run side by side and none holds another's pipe") {
-  const auto start = Clock::now();
-  const std::vector<Command> commands(6, shell("sleep 0.5; echo done"));
-  const auto outcome = run_processes(commands, options_for(20));
+  std::string folder = std::filesystem::temp_directory_path() / "beside-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  // Each waits until all are there.
+  const std::vector<Command> commands(
+      6, shell("cd " + folder +
+               "; : >$$; until [ $(ls | wc -l) -ge 6 ]; do sleep 0.02; done; "
+               "echo done"));
+  const auto outcome = run_processes(commands, options_for(300));
+  std::filesystem::remove_all(folder);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   for (const auto& result : outcome.results) CHECK(result.stdout_tail == "done\n");
-  CHECK(seconds_since(start) < 2.5);
 }
 
 TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
@@ -224,11 +267,10 @@ TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     kill(pid, SIGINT);
   });
-  const auto start = Clock::now();
-  const auto outcome = run_processes({shell("sleep 60")}, options_for(30));
+  const auto outcome = run_processes({shell("sleep 600")}, options_for(300));
   interrupter.join();
   CHECK(outcome.interrupted_by == SIGINT);
-  CHECK(seconds_since(start) < 5);
+  CHECK_FALSE(outcome.timed_out);
   CHECK_FALSE(outcome.ok());
   CHECK(interrupt_signal() == SIGINT);
 }
@@ -236,10 +278,9 @@ TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
 TEST_CASE("signals that stand before the start keep it from lasting") {
   const InterruptGuard guard;
   raise(SIGTERM);
-  const auto start = Clock::now();
-  const auto outcome = run_processes({shell("sleep 60")}, options_for(30));
+  const auto outcome = run_processes({shell("sleep 600")}, options_for(300));
   CHECK(outcome.interrupted_by == SIGTERM);
-  CHECK(seconds_since(start) < 5);
+  CHECK_FALSE(outcome.timed_out);
 }
 
 TEST_CASE("the part that lives elsewhere is ended too") {
@@ -249,7 +290,7 @@ TEST_CASE("the part that lives elsewhere is ended too") {
   run_processes({shell("sleep 60")}, options);
   CHECK(calls >= 1);
   calls = 0;
-  auto fine = options_for(5);
+  auto fine = options_for(60);
   fine.kill_elsewhere = [&] { ++calls; };
   run_processes({shell("true")}, fine);
   CHECK(calls == 0);
@@ -322,6 +363,7 @@ TEST_CASE("a stopped process of somebody else ends no start, whatever of it name
   }
   const auto outcome = run_processes({shell("sleep 3")}, options);
   CHECK(outcome.stopped == 0);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
   for (const pid_t child : stopped) {
     kill(child, SIGKILL);
@@ -340,6 +382,31 @@ TEST_CASE("a slow process is not taken for stopped, nor one that is continued", 
       "kill $!; exit 0");
   const auto busy = shell("end=$(($(date +%s) + 5)); while [ $(date +%s) -lt $end ]; do :; done");
   const auto outcome = run_processes({shell("sleep 5"), busy, again}, options);
+  CHECK(outcome.stopped == 0);
+  INFO(words_of(outcome));
+  CHECK(outcome.ok());
+}
+
+TEST_CASE("who is continued between two looks is not taken for stopped", "[safety][d-13]") {
+  auto options = options_for(300);
+  options.stopped_limit = Micros(0.3e6);
+  pid_t pid = 0;
+  options.on_stdout = [&](const std::string& text) { pid = std::stoi(text); };
+  const auto file = std::filesystem::temp_directory_path() / ("goes-on-" + options.marker);
+  int looks = 0;
+  options.on_look = [&] {
+    if (pid == 0 || ++looks > 40) return;
+    kill(pid, SIGCONT);
+    // It has gone on when it writes.
+    std::filesystem::remove(file);
+    while (!std::filesystem::exists(file)) usleep(1000);
+    kill(pid, looks == 40 ? SIGTERM : SIGSTOP);
+    while (looks < 40 && !is_stopped(pid)) usleep(1000);
+  };
+  const auto outcome = run_processes(
+      {shell("trap 'exit 0' TERM; echo $$; while :; do : >" + file.string() + "; done")}, options);
+  std::filesystem::remove(file);
+  INFO(words_of(outcome));
   CHECK(outcome.stopped == 0);
   CHECK(outcome.ok());
 }
@@ -360,6 +427,7 @@ TEST_CASE("a launcher that outlives all it has started is ended, and others are 
                             "export PMI_RANK=0; sleep 1; env -i sleep 4; true"}) {
     INFO(other);
     const auto well = run_processes({shell(other)}, options);
+    INFO(words_of(well));
     CHECK_FALSE(well.deserted);
     CHECK(well.ok());
   }
@@ -372,5 +440,6 @@ TEST_CASE("a rank is not ended because what it started in passing has gone", "[s
   rank.is_rank = true;
   const auto outcome = run_processes({rank, rank}, options);
   CHECK_FALSE(outcome.deserted);
+  INFO(words_of(outcome));
   CHECK(outcome.ok());
 }

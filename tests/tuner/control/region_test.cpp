@@ -257,12 +257,13 @@ TEST_CASE("across hosts a rank at the boundary waits, is counted, and ends witho
           "[E-118]") {
   const Folder folder;
   const auto shared = region(folder, 1, nullptr, true);
-  Member a(region(folder, 1, nullptr, true), 2'000'000'000);
+  Member a(region(folder, 1, nullptr, true), 60'000'000'000);
   shared->publish(with_channels(6), 1);
   shared->header().word = pack({1, ProposalState::prepared, false, 1});
   CHECK(call(a) == 0);
   SECTION("a verdict comes") {
     std::thread relay([&] {
+      while (shared->slot(0).waits == 0) usleep(1'000);
       usleep(20'000);
       shared->header().word = pack({1, ProposalState::committed, false, 1});
     });

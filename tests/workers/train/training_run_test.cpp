@@ -285,7 +285,7 @@ void check_death_is_seen(Backend backend, const Victim& victim) {
   REQUIRE(hello.pid > 0);
   kill(static_cast<pid_t>(hello.pid), SIGKILL);
   // Mostly at once; where Gloo does not notice, its call ends after two minutes.
-  const int code = job->wait(150);
+  const int code = job->wait(600);
   INFO(name_of(backend) << ", " << name_of(victim.method) << ", rank " << victim.rank << "\n"
                         << job->errors());
   CHECK(code > 0);
