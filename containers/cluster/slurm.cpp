@@ -91,8 +91,6 @@ std::optional<std::string> queue_answer(const std::string& job, const std::strin
   return std::string(trim(queue.out));
 }
 
-/// An allocation that salloc was asked for in vain may wait in the queue all the same, and would be
-/// granted some day to nobody.
 /// What salloc has asked for, though it was ended before it had said so; "" where nothing is seen.
 std::string unnamed_job(const SlurmMark& mark) {
   try {
@@ -104,6 +102,8 @@ std::string unnamed_job(const SlurmMark& mark) {
   return "";
 }
 
+/// An allocation that salloc was asked for in vain may wait in the queue all the same, and would be
+/// granted some day to nobody.
 /// @returns a clause on why it has waited, "" = nothing was asked for
 std::string withdraw(const std::string& said, const SlurmMark& mark) {
   static const std::regex form(R"((?:Pending|Granted) job allocation (\d+))");

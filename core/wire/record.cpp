@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/vocabulary/json_problem.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -223,7 +225,7 @@ Record record_from_json_line(const std::string& line) {
       return DoneRecord{object.at("rank"), object.at("ended_unix_s"), object.at("peak_rss_bytes")};
     throw Error(ErrorKind::data, fmt::format("record: unknown type \"{}\"", type));
   } catch (const json::exception& error) {
-    throw Error(ErrorKind::data, fmt::format("record: {}", error.what()));
+    throw Error(ErrorKind::data, fmt::format("record: {}", json_problem(error)));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/json_problem.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -112,7 +113,7 @@ RunConfig run_config_from_json(const std::string& text) {
     for (const auto& cell : object.at("cells")) config.cells.push_back(cell_from_json(cell));
     return config;
   } catch (const json::exception& error) {
-    throw Error(ErrorKind::data, fmt::format("run.json: {}", error.what()));
+    throw Error(ErrorKind::data, fmt::format("run.json: {}", json_problem(error)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json_problem.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
@@ -237,8 +238,8 @@ json parsed(const std::string& text, const std::string& path) {
   try {
     return json::parse(text);
   } catch (const json::exception& error) {
-    throw Error(ErrorKind::data, fmt::format("{}: is no document of nccl-tests -J and no JSON: {}",
-                                             path, error.what()));
+    throw Error(ErrorKind::data,
+                fmt::format("{}: is no document of nccl-tests -J: {}", path, json_problem(error)));
   }
 }
 
@@ -258,7 +259,7 @@ std::vector<ForeignStart> read_nccl_tests_json(const std::string& text, const st
     throw Error(ErrorKind::data,
                 fmt::format("{}: is no document of nccl-tests -J: a value is of another kind than "
                             "nccl-tests writes: {}",
-                            path, error.what()));
+                            path, json_problem(error)));
   }
   if (start.rows.empty())
     throw Error(ErrorKind::data, path + ": its list \"results\" holds no times");

@@ -16,6 +16,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_limit.hpp"
 #include "core/vocabulary/file_text.hpp"
+#include "core/vocabulary/json_problem.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "tuner/state/feature_sources.hpp"
 
@@ -68,6 +69,15 @@ std::string decision_line(const DecisionRecord& record) {
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+namespace {
+
+[[noreturn]] void no_decision(const std::string& source, const std::string& why) {
+  throw Error(ErrorKind::data, source + ": the line is no decision: " + why +
+                                   "; the leader's file holds one JSON object per line");
+}
+
+}  // namespace
+
 DecisionRecord decision_from_line(const std::string& line, const std::string& source) {
   try {
     const json object = json::parse(line);
@@ -95,12 +105,15 @@ DecisionRecord decision_from_line(const std::string& line, const std::string& so
     constexpr std::array kinds{"reference", "explore", "exploit", "final"};
     const bool sound = record.step >= 0 && record.calls >= 0 && record.propensity > 0 &&
                        record.propensity <= 1 && !record.author.agent.empty() &&
-                       std::find(kinds.begin(), kinds.end(), record.kind) != kinds.end();
-    if (!sound) throw Error(ErrorKind::data, "a field is out of its range");
+                       std::find(kinds.begin(), kinds.end(), record.kind) != kinds.end() &&
+                       record.state.is_object() && record.candidates.is_object() &&
+                       (record.reward_terms.is_null() || record.reward_terms.is_object());
+    if (!sound) throw Error(ErrorKind::data, "a field is out of its range or of another kind");
     return record;
+  } catch (const json::exception& error) {
+    no_decision(source, json_problem(error));
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::data, source + ": the line is no decision: " + error.what() +
-                                     "; the leader's file holds one JSON object per line");
+    no_decision(source, error.what());
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/file_text.hpp"
+#include "core/vocabulary/json_problem.hpp"
 #include "core/vocabulary/others_files.hpp"
 
 namespace dynamiccl {
@@ -161,7 +162,7 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
       table.checks.push_back(entry_from_json(check));
     return table;
   } catch (const json::exception& error) {
-    damaged_table(source, error.what());
+    damaged_table(source, json_problem(error));
   } catch (const Error& error) {
     damaged_table(source, error.what());
   }

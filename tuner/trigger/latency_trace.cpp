@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json_problem.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -67,7 +68,7 @@ std::vector<LatencyTrace> parse_traces(const std::string& text, const std::strin
       throw Error(ErrorKind::data,
                   fmt::format("{}: trace {} has a damaged head: {}; record it anew with "
                               "scripts/record_traces.sh",
-                              source, traces.size() + 1, error.what()));
+                              source, traces.size() + 1, json_problem(error)));
     }
     // Before memory is taken for them.
     if (end == std::string::npos || calls > (text.size() - end - 1) / sizeof(std::uint16_t))

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json_problem.hpp"
+
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
@@ -60,4 +62,20 @@ TEST_CASE("the complaint says what is needed and what is there") {
   CHECK_THROWS_WITH(json::parse("300").get<std::uint8_t>(),
                     ContainsSubstring("a whole number from 0 to 255 is needed, not 300"));
   CHECK_THROWS_WITH(json::parse("{}").get<std::uint8_t>(), ContainsSubstring("not object"));
+}
+
+TEST_CASE("what a document lacks is told by its place") {
+  const auto told = [](const char* text) {
+    try {
+      static_cast<void>(json::parse(text).get<std::string>());
+    } catch (const json::exception& error) {
+      return json_problem(error);
+    }
+    return std::string("nothing");
+  };
+  CHECK(told("\"a\"") == "nothing");
+  CHECK(told("[1,\n 2,,") == "no JSON from line 2, column 4 on");
+  CHECK(told("[1,,") == "no JSON from column 4 on");
+  CHECK(told("") == "no JSON from column 1 on");
+  CHECK(told("7") == "type must be string, but is number");
 }

@@ -127,6 +127,10 @@ TEST_CASE("import names the file that it cannot take, not the database it would 
   const auto choices = folder.file("d.jsonl", "\n\n{\"agent\": \"a\", \"propensity\": 1}\n");
   CHECK_THAT(refusal({"import", choices}, db),
              ContainsSubstring("d.jsonl:3: the line is no decision"));
+  const auto torn = folder.file("torn.json", "{\"version\": 1,\n\"results\": [");
+  const auto said = refusal({"import", torn}, db);
+  CHECK_THAT(said, ContainsSubstring("torn.json: ") && ContainsSubstring("no JSON from line 2"));
+  CHECK_THAT(said, !ContainsSubstring("parse error"));
 }
 
 TEST_CASE("export refuses what it would leave aside, by its name") {

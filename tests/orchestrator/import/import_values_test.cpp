@@ -144,7 +144,7 @@ TEST_CASE("values of the JSON of nccl-tests are refused by their place", "[G-01]
   // The program prints what no JSON number is as it comes.
   CHECK_THROWS_WITH(
       read_nccl_tests_json(R"({"results":[{"size":8,"in_place":{"time":inf}}]})", "x.json", {}),
-      ContainsSubstring("no JSON") && ContainsSubstring("line 1, column"));
+      ContainsSubstring("x.json: is no document of nccl-tests -J: no JSON from column 42 on"));
 }
 
 TEST_CASE("a JSON of nccl-tests that does not name its operation needs to be told it") {

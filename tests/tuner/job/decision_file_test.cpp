@@ -141,3 +141,24 @@ TEST_CASE("a line that is no choice is named by its number", "[safety]") {
   append(path, "{\"agent\": 7}\n");
   CHECK_THROWS_WITH(read_decisions(path), ContainsSubstring("decisions.jsonl:3: "));
 }
+
+TEST_CASE("what a choice tells of its state and candidates has names", "[safety]") {
+  const auto line = [](const char* field, const nlohmann::json& value) {
+    auto object = nlohmann::json::parse(decision_line(choice(1)));
+    object[field] = value;
+    return object.dump();
+  };
+  CHECK_NOTHROW(parse_decisions(line("state", nlohmann::json::object()) + "\n", "d"));
+  for (const char* field : {"state", "candidates", "reward_terms"})
+    for (const nlohmann::json& value : {nlohmann::json("x"), nlohmann::json(1)}) {
+      INFO(field << " " << value);
+      CHECK_THROWS_WITH(parse_decisions(line(field, value) + "\n", "d"),
+                        ContainsSubstring("d:1: the line is no decision: a field is out of its "
+                                          "range or of another kind"));
+    }
+}
+
+TEST_CASE("a line that is no JSON is told by its column, in no library's words", "[safety]") {
+  CHECK_THROWS_WITH(parse_decisions("{\"agent\": }\n", "d"),
+                    ContainsSubstring("d:1: the line is no decision: no JSON from column 11 on;"));
+}
