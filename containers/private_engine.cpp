@@ -83,12 +83,17 @@ bool wait_for(milliseconds patience, const std::function<bool()>& condition) {
   }
 }
 
+/// How long an engine is asked again that is to be used, and one that is to end anyway.
+constexpr milliseconds kUntilItAnswers{30000};
+constexpr milliseconds kUntilItEnds{3000};
+
 /// Whether the engine is there. On a busy machine it may take its time to answer: while somebody
 /// listens it is asked again, as who takes it for dead ends it for all that use it.
-bool engine_answers(const std::string& socket, bool (*interrupted)() = nullptr) {
+bool engine_answers(const std::string& socket, milliseconds patience = kUntilItAnswers,
+                    bool (*interrupted)() = nullptr) {
   bool answers = false;
   bool given_up = false;
-  wait_for(milliseconds(30000), [&] {
+  wait_for(patience, [&] {
     answers = docker_answers(socket);
     given_up = interrupted != nullptr && interrupted();
     return answers || given_up || connect_error(socket) != 0;
@@ -227,7 +232,7 @@ std::vector<std::string> clear_traces(const PrivateEngineOptions& options) {
 
 /// @returns what of the machine's network was brought back
 std::vector<std::string> stop_engine(const PrivateEngineOptions& options) {
-  if (engine_answers(private_engine_socket(options))) remove_containers(options);
+  if (engine_answers(private_engine_socket(options), kUntilItEnds)) remove_containers(options);
   end_processes(options);
   end_contained(options);
   return clear_traces(options);
@@ -352,14 +357,14 @@ EngineLease::EngineLease(PrivateEngineOptions options, bool (*interrupted)())
                 fmt::format("cannot make {}: {}", options_.folder, code.message()));
   chmod(options_.folder.c_str(), 0711);
   const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
-  if (!engine_answers(socket(), interrupted)) start_engine(options_, interrupted);
+  if (!engine_answers(socket(), kUntilItAnswers, interrupted)) start_engine(options_, interrupted);
   users_lock_ = FileLock(lock_path(options_, "users.lock"), LOCK_SH).release_handle();
 }
 
 void EngineLease::bring_back(bool (*interrupted)()) {
   if (docker_answers(socket())) return;
   const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
-  if (!engine_answers(socket(), interrupted)) start_engine(options_, interrupted);
+  if (!engine_answers(socket(), kUntilItAnswers, interrupted)) start_engine(options_, interrupted);
 }
 
 EngineLease::~EngineLease() {

@@ -2,9 +2,11 @@
 
 #include <SQLiteCpp/Backup.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -174,6 +176,12 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
   // By a name of this process: another one may be writing a copy of that name.
   const std::string part = fmt::format("{}.{}.part", to, getpid());
   remove_files(part);
+  // Until it is changed it is the whole database.
+  if (!begin_draft(part) || ::chmod(part.c_str(), 0600) != 0)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: cannot be written: {}; choose another place with "
+                            "--anonymous",
+                            to, std::strerror(errno)));
   try {
     AnonymousSummary summary;
     explained(
@@ -181,7 +189,7 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
         [&] {
           SQLite::Database source = open_for_reading(from);
           {
-            SQLite::Database copy(file_name_of(part), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+            SQLite::Database copy(file_name_of(part), SQLite::OPEN_READWRITE);
             SQLite::Backup backup(copy, source);
             backup.executeStep();
           }

@@ -258,8 +258,10 @@ SQLite::Database open_for_writing(const std::string& path) {
 SQLite::Database open_for_reading(const std::string& path) {
   std::error_code ignored;
   const auto folder = std::filesystem::absolute(path, ignored).parent_path();
+  std::error_code unseen;
+  const auto there = std::filesystem::status(folder, unseen);
   // An empty folder would be of no use to who wants to read.
-  if (!std::filesystem::is_directory(folder, ignored))
+  if (there.type() == std::filesystem::file_type::not_found)
     throw Error(ErrorKind::input,
                 fmt::format("database {}: does not exist yet, nor does its folder; `dynamiccl run "
                             "FILE` creates both, or name another one with --db",

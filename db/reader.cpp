@@ -16,6 +16,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
+#include "db/usual_db.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -232,7 +233,8 @@ std::string Reader::resolve_run(const std::string& name) const {
   if (fitting.size() == 1) return fitting.front();
   if (fitting.empty()) {
     throw Error(ErrorKind::input,
-                fmt::format("no run \"{}\" in {}; `dynamiccl list` shows the runs", name, path()));
+                fmt::format("no run \"{}\" in {}; `dynamiccl list{}` shows the runs", name, path(),
+                            db_words(path())));
   }
   throw Error(ErrorKind::input, fmt::format("run \"{}\" fits {} runs: {}; give more letters", name,
                                             fitting.size(), join(fitting, ", ")));

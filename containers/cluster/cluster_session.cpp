@@ -197,7 +197,11 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
     const bool runs = !spent_ && job_runs(allocation_.job, patience, progress);
     slurm_was_away_ = false;
     if (runs) return;
-    const std::string why = spent_ ? "" : dynamiccl::why_job_ended(allocation_.job);
+    const std::string why =
+        spent_
+            ? ""
+            : dynamiccl::why_job_ended(
+                  allocation_.job, allocation_.ours ? kUntilJobIsGone : kMomentOfEnding, progress);
     if (!allocation_.ours)
       throw Error(ErrorKind::environment,
                   fmt::format("Slurm job {}, in which this program was started, is over: {}",
@@ -429,8 +433,10 @@ std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>&
   return results;
 }
 
-std::string ClusterSession::why_job_ended() const {
-  return allocation_.job.empty() ? "" : dynamiccl::why_job_ended(allocation_.job);
+std::string ClusterSession::why_job_ended(bool interrupted) const {
+  if (allocation_.job.empty()) return "";
+  return dynamiccl::why_job_ended(
+      allocation_.job, allocation_.ours && !interrupted ? kUntilJobIsGone : kMomentOfEnding);
 }
 
 void ClusterSession::release() {

@@ -48,8 +48,9 @@ class ClusterSession {
   }
   /// A launch is over. Where each has a job of its own, the next hold() goes on to the next one.
   void launched() { spent_ = options_.job_per_launch(); }
-  /// Why Slurm has ended, or is ending, the job that is held; "" = it has not.
-  [[nodiscard]] std::string why_job_ended() const;
+  /// Why Slurm has ended, or is ending, the job that is held; "" = it has not. Asks for a while,
+  /// but briefly where this program is to end itself (`interrupted`) or runs in that job.
+  [[nodiscard]] std::string why_job_ended(bool interrupted) const;
 
   /// Makes the nodes ready: takes over an allocation that an earlier start of this run has left in
   /// the queue, or gets one, and asks every node whether it sees `folders` and the workers.

@@ -104,12 +104,13 @@ std::string unnamed_job(const SlurmMark& mark) {
 
 /// An allocation that salloc was asked for in vain may wait in the queue all the same, and would be
 /// granted some day to nobody.
+/// @param cut_short whether salloc was ended by this program, perhaps before it had said a number
 /// @returns a clause on why it has waited, "" = nothing was asked for
-std::string withdraw(const std::string& said, const SlurmMark& mark) {
+std::string withdraw(const std::string& said, bool cut_short, const SlurmMark& mark) {
   static const std::regex form(R"((?:Pending|Granted) job allocation (\d+))");
   std::smatch match;
   const bool named = std::regex_search(said, match, form);
-  const std::string job = named ? match[1].str() : unnamed_job(mark);
+  const std::string job = named ? match[1].str() : cut_short ? unnamed_job(mark) : "";
   if (job.empty()) return "";
   const auto reason = queue_answer(job, "%r");
   cancel_job(job);
@@ -244,7 +245,8 @@ SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, cons
   std::smatch match;
   static const std::regex granted(R"(Granted job allocation (\d+))");
   if (result.exit_code != 0 || !std::regex_search(result.err, match, granted)) {
-    const std::string withdrawn = withdraw(result.err, mark);
+    const std::string withdrawn =
+        withdraw(result.err, result.timed_out || result.interrupted, mark);
     if (!result.timed_out) throw command_failure("Slurm gave no allocation", argv, waiting, result);
     throw Error(ErrorKind::environment,
                 fmt::format("Slurm gave no {} node{} within {} s (cluster.wait): {}", options.nodes,
@@ -343,10 +345,9 @@ std::string ending_of(const std::string& job, const std::string& details) {
   return fmt::format("Slurm job {} is over ({})", job, state.empty() ? "unknown by now" : state);
 }
 
-std::string why_job_ended(const std::string& job) {
-  // As long as Slurm leaves processes between TERM and KILL (KillWait, 30 s where nobody has set
-  // it), and some more.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(45);
+std::string why_job_ended(const std::string& job, std::chrono::seconds patience,
+                          const Progress& progress) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   // Until its last process is gone a job is COMPLETING, whatever it will be.
   for (;;) {
     const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
@@ -355,7 +356,8 @@ std::string why_job_ended(const std::string& job) {
       return "";
     const std::string why = ending_of(job, details.out);
     if (why.find("(COMPLETING)") == std::string::npos ||
-        std::chrono::steady_clock::now() >= deadline)
+        std::chrono::steady_clock::now() >= deadline ||
+        (progress.interrupted != nullptr && progress.interrupted()))
       return why;
     usleep(200000);
   }

@@ -103,7 +103,15 @@ long slurm_seconds(const std::string& text);
 
 /// One clause on why a job, or all that runs in it, has come to an end without this program: its
 /// time limit, a job that goes before, a node; "" while Slurm says that it runs as it should.
-std::string why_job_ended(const std::string& job);
+/// @param patience how long to ask while the job is COMPLETING, which says nothing of why: until
+/// its last process is gone, which this one may be
+std::string why_job_ended(const std::string& job, std::chrono::seconds patience,
+                          const Progress& progress = {});
+/// As long as Slurm leaves processes between TERM and KILL (KillWait, 30 s where nobody has set
+/// it), and some more.
+inline constexpr std::chrono::seconds kUntilJobIsGone{45};
+/// For a job whose last process may be this one, or of which nobody waits to hear.
+inline constexpr std::chrono::seconds kMomentOfEnding{2};
 
 /// The same of what `scontrol --oneliner show job` says of the job.
 std::string ending_of(const std::string& job, const std::string& details);

@@ -109,7 +109,7 @@ SlurmAllocation SlurmQueue::next(const SlurmMark& mark, const Progress& progress
     const bool runs = wait_for_job(job, options_, progress);
     waiting_.pop_front();
     if (!runs) {
-      ended = why_job_ended(job);
+      ended = why_job_ended(job, kUntilJobIsGone, progress);
       // It may be suspended, say: what nobody knows of any more must not stay.
       run_command({"scancel", job});
       if (progress.say != nullptr) progress.say(ended);

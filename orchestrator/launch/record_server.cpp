@@ -461,13 +461,14 @@ class RecordServer::Desk {
           name.ends_with(".jsonl"))
         continue;
       const std::uintmax_t bytes = at->file_size(gone);
-      if (gone) continue;
+      if (gone) continue;  // a passing file: tables of cells stay
       if (bytes > kMostFileBytes)
         return too_large(connection, fmt::format("{} has {} bytes, {} are the most",
                                                  at->path().string(), bytes, kMostFileBytes));
       all += bytes;
       files.push_back(at->path());
     }
+    if (problem) return too_large(connection, launch_.folder + ": " + problem.message());
     if (all > kMostUnsent)
       return too_large(connection,
                        fmt::format("run.json and what lies beside it in {} have {} bytes together, "

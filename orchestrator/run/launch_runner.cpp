@@ -162,7 +162,7 @@ void LaunchRunner::note_cluster(FinishedLaunch& finished) {
   const bool ended_badly = finished.end.exit_code != 0 || finished.end.signal != 0;
   if (ended_badly && finished.interrupted_by == 0) explain(site_.cluster->ended_for_memory());
   // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
-  explain(site_.cluster->why_job_ended());
+  explain(site_.cluster->why_job_ended(finished.interrupted_by != 0));
   site_.cluster->doubt();
 }
 

@@ -208,10 +208,10 @@ void Program::hold_launches(int after) {
     std::ofstream(copy / name) << "#!/bin/sh\nlaunch=$(dirname \"$1\")\n"
                                << "begun=$(dirname \"$launch\")/begun\nmkdir -p \"$begun\"\n"
                                << ": >\"$begun/$(basename \"$launch\")\"\n"
-                               << "while [ ! -e " << (copy / "go").string()
-                               << " ] && [ $(cd \"$begun\" && ls | wc -l) -gt " << after
-                               << " ]; do sleep 0.05; done\nexec "
-                               << (copy / "real" / name).string() << " \"$@\"\n";
+                               << "while [ ! -e \"" << (copy / "go").string()
+                               << "\" ] && [ $(cd \"$begun\" && ls | wc -l) -gt " << after
+                               << " ]; do sleep 0.05; done\nexec \""
+                               << (copy / "real" / name).string() << "\" \"$@\"\n";
     fs::permissions(copy / name, fs::perms::owner_all);
   }
 }

@@ -85,8 +85,8 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
   setenv("DYNAMICCL_STOPPED_S", "1000", 1);
   const pid_t orchestrator = program.start(
       {"run", program.file("x.toml", one_cell("\"bare-metal\"", "openmpi") +
-                                         "[protocol]\nwarmup = 0\niterations = 1000000\n"
-                                         "cell_time_cap = \"4s\"\nlaunches = 2\nretries = 0\n"
+                                         "[protocol]\nwarmup = 0\niterations = 10000000\n"
+                                         "cell_time_cap = \"10s\"\nlaunches = 2\nretries = 0\n"
                                          "launch_timeout = \"1000s\"\n")});
   REQUIRE(program.wait_until(kRunning, 1));
   std::vector<pid_t> workers;
@@ -100,7 +100,7 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
       "cd " + program.folder() + "/runs/*/* && [ -s rank0.jsonl ] && " + "[ -s rank1.jsonl ]";
   for (int i = 0; i < 6000 && run_command({"/bin/bash", "-c", written}).exit_code != 0; ++i)
     usleep(10000);
-  for (const pid_t worker : workers) kill(worker, SIGSTOP);
+  for (const pid_t worker : workers) REQUIRE(kill(worker, SIGSTOP) == 0);
   const std::string places = fmt::format("FOLDER={} RUNS={} O={} W={}\n", program.folder(), runs,
                                          orchestrator, workers[0]);
   int tried = 0;

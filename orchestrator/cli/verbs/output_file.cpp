@@ -47,7 +47,9 @@ void write_output(const std::string& path, const std::string& text, const std::s
     throw Error(ErrorKind::input,
                 fmt::format("{}: is a database, which would be lost; name another file with {}",
                             path, option));
-  if (!direct) require_no_strangers(path, "choose another place with " + option);
+  // A device is written; a pipe that another user put there would be read by them.
+  if (!direct || fs::is_fifo(status))
+    require_no_strangers(path, "choose another place with " + option);
   // A link stays one: what it points to is written.
   fs::path target = direct ? fs::path(path) : fs::weakly_canonical(path, problem);
   if (problem) target = path;
@@ -60,6 +62,7 @@ void write_output(const std::string& path, const std::string& text, const std::s
   if (direct || begin_draft(written.string()))
     file.open(written, std::ios::binary | std::ios::trunc);
   if (file && !direct && !private_as.empty()) keep_as_private(written, private_as);
+  if (file.is_open()) errno = 0;
   file << text;
   file.close();
   if (file && !direct) fs::rename(written, target, problem);

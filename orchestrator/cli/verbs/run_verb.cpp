@@ -106,10 +106,12 @@ std::string unfinished_otherwise(const std::string& db, const RunInfo& info) {
     given.push_back((only ? "--only " : "--set ") +
                     shell_quote(only ? text.substr(std::string_view("only=").size()) : text));
   }
-  return fmt::format("; run {} of it is unfinished, which was started with {}{}",
-                     row.text(0, "uuid"),
-                     given.empty() ? "neither --set nor --only" : join(given, " "),
-                     row.integer(0, "same_text") != 0 ? "" : " and another text of the file");
+  const auto run = row.text(0, "uuid");
+  if (row.integer(0, "same_text") == 0)
+    return fmt::format("; run {} of a file of that name is unfinished, which had another text",
+                       run);
+  return fmt::format("; run {} of it is unfinished, which was started with {}", run,
+                     given.empty() ? "neither --set nor --only" : join(given, " "));
 }
 
 std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,

@@ -16,7 +16,7 @@
 --   trained_us | us, real | sum of its steps, without evaluations, of the slowest worker, median; of all epochs where that launch missed the target
 --   accuracy | real | on held-out samples then, the lowest of the workers, median
 --   sent_bytes | bytes, real | payload sent by the busiest rank until then, median
---   over_plain | real | time over the fastest plain SGD's in the same block, median; empty where half of the launches missed the target
+--   over_plain | real | time over the fastest plain SGD's in the same block, whatever its group_knobs, median; empty where half of the launches missed the target
 --   over_plain_low | real | smallest
 --   over_plain_high | real | largest; empty where one missed the target
 --   samples_over_plain | real | samples until the target over the same plain one's, in the block of over_plain
@@ -69,7 +69,7 @@ plain AS (
   GROUP BY environment, backend, model, batch, workers, task, block
 ),
 -- Whose accuracy others' is held against: launches that missed the target too, as they trained no less. Of several plain cells the
--- one of the same architecture, whose launches differ in nothing else.
+-- one of the same architecture; its group may have had other settings (group_knobs).
 ends AS (
   SELECT t.cell_id, t.block, e.accuracy AS plain_accuracy, e.samples AS plain_samples,
          row_number() OVER (PARTITION BY t.cell_id, t.block

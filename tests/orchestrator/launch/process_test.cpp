@@ -207,7 +207,11 @@ TEST_CASE("what a command said last comes back, however slowly it is read") {
 TEST_CASE("who still writes holds up no end") {
   const auto options = options_for(60);
   // Without the marker it is nobody's; it ends when nobody reads any more.
-  CHECK(run_processes({shell("env -i yes & echo begun")}, options).results[0].exit_code == 0);
+  const auto outcome = run_processes({shell("env -i yes & echo begun")}, options);
+  CHECK(outcome.results[0].exit_code == 0);
+  CHECK_FALSE(outcome.timed_out);
+  // The shell ends at once; who waited for the writer would wait for ever.
+  CHECK(outcome.duration < options.timeout);
 }
 
 TEST_CASE("a timeout ends grandchildren, also those in another session or deaf to TERM") {
@@ -399,14 +403,15 @@ TEST_CASE("who is continued between two looks is not taken for stopped", "[safet
     kill(pid, SIGCONT);
     // It has gone on when it writes.
     std::filesystem::remove(file);
-    while (!std::filesystem::exists(file)) usleep(1000);
+    for (int i = 0; i < 60000 && !std::filesystem::exists(file); ++i) usleep(1000);
     kill(pid, looks == 40 ? SIGTERM : SIGSTOP);
-    while (looks < 40 && !is_stopped(pid)) usleep(1000);
+    for (int i = 0; looks < 40 && i < 60000 && !is_stopped(pid); ++i) usleep(1000);
   };
   const auto outcome = run_processes(
       {shell("trap 'exit 0' TERM; echo $$; while :; do : >" + file.string() + "; done")}, options);
   std::filesystem::remove(file);
   INFO(words_of(outcome));
+  CHECK(looks >= 40);
   CHECK(outcome.stopped == 0);
   CHECK(outcome.ok());
 }

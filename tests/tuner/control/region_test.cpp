@@ -263,7 +263,7 @@ TEST_CASE("across hosts a rank at the boundary waits, is counted, and ends witho
   CHECK(call(a) == 0);
   SECTION("a verdict comes") {
     std::thread relay([&] {
-      while (shared->slot(0).waits == 0) usleep(1'000);
+      for (int i = 0; i < 60'000 && shared->slot(0).waits == 0; ++i) usleep(1'000);
       usleep(20'000);
       shared->header().word = pack({1, ProposalState::committed, false, 1});
     });
