@@ -1,5 +1,7 @@
 #pragma once
 
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -54,5 +56,28 @@ class Folder {
  private:
   std::filesystem::path path_;
 };
+
+/// A command line of a shell, its exit code that of the first command of a pipe.
+inline CommandResult shell(const std::string& line) {
+  return run_command({"/bin/bash", "-c", "set -o pipefail; " + line});
+}
+
+/// A database with the table of a file whose content is given, and one run.
+inline std::string database_with(const Folder& folder, const std::string& text,
+                                 const std::string& name = "run") {
+  const auto db = folder.path("x.sqlite");
+  const auto imported = run({"import", folder.file("t.txt", text), "--ranks", "2", "--name", name,
+                             "--operation", "all_reduce", "--db", db});
+  INFO(imported.err);
+  REQUIRE(imported.exit_code == 0);
+  return db;
+}
+
+inline const std::string kSmallOsuTable =
+    "# OSU MPI Allreduce Latency Test v5.8\n# Size       Avg Latency(us)\n4   1.00\n8   1.10\n";
+
+inline void execute(const std::string& db, const std::string& sql) {
+  SQLite::Database(db, SQLite::OPEN_READWRITE).exec(sql);
+}
 
 }  // namespace dynamiccl::testing

@@ -21,40 +21,21 @@
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::database_with;
+using dynamiccl::testing::execute;
 using dynamiccl::testing::Folder;
 using dynamiccl::testing::kProgram;
+using dynamiccl::testing::kSmallOsuTable;
 using dynamiccl::testing::run;
+using dynamiccl::testing::shell;
 
 namespace {
-
-/// A command line of a shell, its exit code that of the first command of a pipe.
-CommandResult shell(const std::string& line) {
-  return run_command({"/bin/bash", "-c", "set -o pipefail; " + line});
-}
 
 /// A ceiling of address space in place of a look at the memory used. The sanitizers of addresses
 /// and threads, which map terabytes, go without.
 std::string ceiling(int kilobytes) {
   using namespace dynamiccl::testing;
   return kAddressSanitizer || kThreadSanitizer ? "" : fmt::format("ulimit -v {}; ", kilobytes);
-}
-
-/// A database with the table of a file whose content is given, and one run.
-std::string database_with(const Folder& folder, const std::string& text,
-                          const std::string& name = "run") {
-  const auto db = folder.path("x.sqlite");
-  const auto imported = run({"import", folder.file("t.txt", text), "--ranks", "2", "--name", name,
-                             "--operation", "all_reduce", "--db", db});
-  INFO(imported.err);
-  REQUIRE(imported.exit_code == 0);
-  return db;
-}
-
-const std::string kSmallOsuTable =
-    "# OSU MPI Allreduce Latency Test v5.8\n# Size       Avg Latency(us)\n4   1.00\n8   1.10\n";
-
-void execute(const std::string& db, const std::string& sql) {
-  SQLite::Database(db, SQLite::OPEN_READWRITE).exec(sql);
 }
 
 }  // namespace
@@ -279,25 +260,6 @@ TEST_CASE("what another program changed in a database is told in words", "[safet
   }
 }
 
-TEST_CASE("a pipe or a device in a file's place holds up no command", "[safety]") {
-  const Folder folder;
-  const auto pipe = folder.path("pipe");
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  const auto file = DYNAMICCL_SOURCE_DIR "/experiments/tune_smoke.toml";
-  for (const std::string& named : {pipe, std::string("/dev/zero")}) {
-    INFO(named);
-    for (const auto& command : std::vector<std::vector<std::string>>{
-             {"export", named, "--format", "nccl", "--out", folder.path("out")},
-             {"tune", file, "--agent", "ppo", "--policy", named, "--db", folder.path("x.sqlite")},
-             {"tune", file, "--apply", named, "--db", folder.path("x.sqlite")}}) {
-      INFO(command.front() << " " << command[2]);
-      const auto refused = run(command);
-      CHECK(refused.exit_code == 2);
-      CHECK_THAT(refused.err, ContainsSubstring(named + ": is no regular file"));
-    }
-  }
-}
-
 TEST_CASE("regimes of a table name no folder outside of the one that was asked for", "[safety]") {
   const Folder folder;
   for (const std::string id : {"../../elsewhere", "/tmp/elsewhere", "..", "", "a/b"}) {
@@ -321,118 +283,6 @@ TEST_CASE("regimes of a table name no folder outside of the one that was asked f
     CHECK_THAT(refused.err, ContainsSubstring("is no id"));
     CHECK_FALSE(std::filesystem::exists(folder.path("a/b/out")));
   }
-}
-
-TEST_CASE("clean takes no folder for a launch's that has no id for its name", "[safety]") {
-  const Folder folder;
-  const auto db = database_with(folder, kSmallOsuTable);
-  const std::string ours = "0a1b2c3d-0000-4000-8000-00000000000";
-  const auto make = [&](const std::string& name) {
-    std::filesystem::create_directories(folder.path("runs/" + name));
-  };
-  // A database of somebody else may call its run as a folder here is called.
-  execute(db, "UPDATE run SET uuid = 'photos'");
-  make("photos/2024");
-  make("photos/" + ours + "1");
-  CHECK(run({"clean", "--db", db}).exit_code == 0);
-  CHECK(std::filesystem::exists(folder.path("runs/photos/2024")));
-  CHECK(std::filesystem::exists(folder.path("runs/photos/" + ours + "1")));
-  execute(db, "UPDATE run SET uuid = '" + ours + "2'");
-  make(ours + "2/2024");
-  make(ours + "2/" + ours + "3");
-  CHECK(run({"clean", "--db", db}).exit_code == 0);
-  CHECK(std::filesystem::exists(folder.path("runs/" + ours + "2/2024")));
-  CHECK_FALSE(std::filesystem::exists(folder.path("runs/" + ours + "2/" + ours + "3")));
-}
-
-TEST_CASE("a run keeps nothing in a folder that another user made where everybody may",
-          "[safety]") {
-  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
-  constexpr uid_t kStranger = 65533;
-  const Folder folder;
-  const auto everybodys = folder.path("everybodys");
-  std::filesystem::create_directories(everybodys + "/runs");
-  std::filesystem::create_directories(everybodys + "/mine");
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
-  REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
-  const auto refusal = ContainsSubstring("another user (number 65533) made it");
-  CHECK_THROWS_WITH(launch_site(everybodys + "/x.sqlite", ""), refusal);
-  CHECK_THROWS_WITH(launch_site(folder.path("x.sqlite"), everybodys + "/runs/deep"), refusal);
-  CHECK_NOTHROW(launch_site(everybodys + "/mine/x.sqlite", ""));
-  // Nor is a database that was put there first filled for who put it.
-  const auto table = folder.file("t.txt", kSmallOsuTable);
-  const auto taken = everybodys + "/taken.sqlite";
-  std::ofstream(taken).flush();
-  REQUIRE(chown(taken.c_str(), kStranger, kStranger) == 0);
-  const auto stored = run({"import", table, "--ranks", "2", "--db", taken});
-  CHECK(stored.exit_code == 2);
-  CHECK_THAT(stored.err, refusal);
-  CHECK(std::filesystem::file_size(taken) == 0);
-  REQUIRE(chmod(everybodys.c_str(), 0755) == 0);
-  CHECK_NOTHROW(launch_site(everybodys + "/x.sqlite", ""));
-}
-
-TEST_CASE("what is written beside a file goes through no link that lies there", "[safety]") {
-  const Folder folder;
-  const auto db = database_with(folder, kSmallOsuTable);
-  const auto victim = folder.file("victim", "mine\n");
-  const auto out = folder.path("r.html");
-  // What another process writes at the same time is its own: it would be put in place half done.
-  const auto others = folder.file("r.html.part", "half");
-  CHECK(shell(fmt::format("ln -s {0} {1}.$$.part; exec {2} report last --out {1} --db {3}", victim,
-                          out, kProgram, db))
-            .exit_code == 0);
-  CHECK(std::filesystem::file_size(others) == 4);
-  CHECK(std::filesystem::file_size(victim) == 5);
-  CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(folder.path("r.html"))));
-}
-
-TEST_CASE("what is written goes by no name that another user made where everybody may",
-          "[safety]") {
-  if (geteuid() != 0) SKIP("needs root to give a link to another user");
-  constexpr uid_t kStranger = 65533;
-  const Folder folder;
-  const auto db = database_with(folder, kSmallOsuTable);
-  const auto victim = folder.file("victim", "mine\n");
-  std::filesystem::create_directories(folder.path("own"));
-  const auto experiment = folder.file("e.toml", testing::kOneCell);
-  const auto everybodys = folder.path("everybodys");
-  std::filesystem::create_directories(everybodys);
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
-  const auto link = [&](const std::string& name, const std::string& target) {
-    std::filesystem::create_symlink(target, everybodys + name);
-    REQUIRE(lchown((everybodys + name).c_str(), kStranger, kStranger) == 0);
-  };
-  link("/file", victim);
-  link("/folder", folder.path("own"));
-  link("/deep", everybodys + "/further");
-  std::filesystem::create_symlink(folder.path("own"), everybodys + "/further");
-  std::filesystem::create_symlink(everybodys + "/file", folder.path("by-way"));
-  for (const auto& place : {everybodys + "/file", everybodys + "/folder/r.html",
-                            everybodys + "/deep/r.html", folder.path("by-way")}) {
-    for (const std::vector<std::string>& command :
-         {std::vector<std::string>{"report", "last", "--html", "--db", db, "--out"},
-          {"train", "--seeds", "1", "--out"},
-          {"tune", experiment, "--db", folder.path("none.sqlite"), "--table"}}) {
-      auto words = command;
-      words.push_back(place);
-      INFO(command.front() << " " << place);
-      const auto refused = run(words);
-      CHECK(refused.exit_code == 2);
-      CHECK_THAT(refused.err, ContainsSubstring("another user (number 65533) made it") &&
-                                  ContainsSubstring("choose another place with " + command.back()));
-    }
-  }
-  CHECK_THROWS_WITH(launch_site(everybodys + "/folder/x.sqlite", ""),
-                    ContainsSubstring("another user (number 65533) made it"));
-  CHECK(std::filesystem::file_size(victim) == 5);
-  CHECK(std::filesystem::is_empty(folder.path("own")));
-  // One's own stays a link, and what it points to is written.
-  const auto own = everybodys + "/own.html";
-  std::filesystem::create_symlink(folder.file("own/r.html", "old"), own);
-  CHECK(run({"report", "last", "--out", own, "--db", db}).exit_code == 0);
-  CHECK(std::filesystem::is_symlink(own));
-  CHECK(std::filesystem::file_size(folder.path("own/r.html")) > 1000);
 }
 
 TEST_CASE("what NCCL would read is read with an end, before a job is started", "[safety]") {
@@ -486,43 +336,6 @@ TEST_CASE("a wait that is no number of seconds is no shorter one", "[safety]") {
   }
 }
 
-TEST_CASE("what jobs load is written into no folder that another user made", "[safety]") {
-  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
-  constexpr uid_t kStranger = 65533;
-  const Folder folder;
-  const auto everybodys = folder.path("everybodys");
-  std::filesystem::create_directories(everybodys + "/taken");
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
-  REQUIRE(chown((everybodys + "/taken").c_str(), kStranger, kStranger) == 0);
-  REQUIRE(chmod((everybodys + "/taken").c_str(), 0777) == 0);
-  const auto refusal = ContainsSubstring("another user (number 65533) made it");
-  const auto db = folder.path("x.sqlite");
-  REQUIRE(run({"import", folder.file("t.txt", kSmallOsuTable), "--ranks", "2", "--backend",
-               "openmpi", "--db", db})
-              .exit_code == 0);
-  const std::vector<std::vector<std::string>> commands{
-      {"tune", "--db", folder.path("t.sqlite"), "--plugin", kProgram, "--", "true"},
-      {"export", "--measured", "last", "--format", "openmpi", "--db", db}};
-  for (auto command : commands) {
-    INFO(command.front());
-    for (const char* name : {"/taken", "/taken/deep"}) {
-      auto words = command;
-      words.insert(words.begin() + 1, {"--out", everybodys + name});
-      const auto refused = run(words);
-      CHECK(refused.exit_code == 2);
-      CHECK_THAT(refused.err, refusal);
-    }
-    // From inside of it, by a name that has no folder.
-    std::string line = "cd " + everybodys + "/taken && " + kProgram;
-    command.insert(command.begin() + 1, {"--out", "here"});
-    for (const auto& word : command) line += " " + shell_quote(word);
-    const auto refused = shell(line);
-    CHECK(refused.exit_code == 2);
-    CHECK_THAT(refused.err, refusal);
-  }
-  CHECK(std::filesystem::is_empty(everybodys + "/taken"));
-}
-
 TEST_CASE("a path that breaks the file of a job's settings is refused", "[safety]") {
   const Folder folder;
   const auto tune = [&](const std::string& out, const std::string& plugin) {
@@ -557,24 +370,6 @@ TEST_CASE("stored settings of another form are held against the default all the 
     CHECK(again.exit_code == 5);
     CHECK_THAT(again.err, ContainsSubstring("stored with NCCL unknown, driver unknown"));
   }
-}
-
-TEST_CASE("a launch ends no process that has another folder of the same name", "[safety]") {
-  if (geteuid() != 0) SKIP("needs root for a mount namespace");
-  const Folder folder;
-  const auto launch = folder.path("tuned/launches/launch-000");
-  std::filesystem::create_directories(launch);
-  // Its program lies in that folder, which makes it a process that maps a file there.
-  const auto other = shell(
-      fmt::format("unshare --mount /bin/bash -c 'mount -t tmpfs none {0} && cp \"$(type -P "
-                  "sleep)\" {0}/other && exec {0}/other 60' "
-                  ">/dev/null 2>&1 & for i in $(seq 3000); do grep -q {0}/other /proc/$!/maps "
-                  "&& break; sleep 0.02; done; grep -q {0}/other /proc/$!/maps || exit 9; "
-                  "{1} tune --db {2} --out {3} --plugin {1} -- true; kill $!",
-                  launch, kProgram, folder.path("x.sqlite"), folder.path("tuned")));
-  INFO(other.err);
-  CHECK_THAT(other.err, ContainsSubstring("no rank of it loaded the plugin"));
-  CHECK(other.exit_code == 0);
 }
 
 TEST_CASE("a name that no file can have is wrong input in every place", "[safety]") {
