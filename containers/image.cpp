@@ -20,7 +20,9 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_descriptor.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "embedded/apt_sh.hpp"
 #include "embedded/build_rootfs_sh.hpp"
@@ -104,8 +106,7 @@ std::string write_recipe() {
 std::string image_folder(const std::string& cache) { return cache + "/images/" + recipe_id(); }
 
 std::string content_sha256(const std::string& folder) {
-  std::ifstream file(folder + "/manifest.json");
-  const auto manifest = nlohmann::json::parse(file, nullptr, false);
+  const auto manifest = json_or_discarded(file_text(folder + "/manifest.json"));
   return manifest.is_object() ? manifest.value("content_sha256", "") : "";
 }
 
@@ -156,8 +157,7 @@ EngineImage look_at_image(const Engine& engine) {
   if (result.exit_code != 0) return image;
   const std::string text(trim(result.out));
   image.id = text.substr(0, text.find(' '));
-  const auto config = nlohmann::json::parse(text.substr(std::min(image.id.size() + 1, text.size())),
-                                            nullptr, false);
+  const auto config = json_or_discarded(text.substr(std::min(image.id.size() + 1, text.size())));
   const auto label = nlohmann::json::json_pointer(std::string("/Labels/") + kContentLabel);
   if (config.is_object() && config.contains(label)) image.content_sha256 = config[label];
   return image;
@@ -325,8 +325,8 @@ ApptainerInstall prepare_apptainer(const Progress& progress) {
 
 nlohmann::json apptainer_package_facts(const ApptainerInstall& install) {
   if (!install.fetched) return nullptr;
-  std::ifstream file(fs::path(install.program).parent_path().parent_path() / "manifest.json");
-  const auto manifest = nlohmann::json::parse(file, nullptr, false);
+  const auto folder = fs::path(install.program).parent_path().parent_path();
+  const auto manifest = json_or_discarded(file_text(folder / "manifest.json"));
   const nlohmann::json::json_pointer package("/packages/apptainer");
   if (!manifest.is_object() || !manifest.contains(package)) return nullptr;
   nlohmann::json facts = manifest[package];

@@ -13,6 +13,7 @@
 #include "containers/command.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -83,7 +84,7 @@ std::string boot_id() { return std::string(trim(file_text("/proc/sys/kernel/rand
 
 /// nullopt where nothing of this boot is noted.
 std::optional<NetworkState> noted(const std::string& file) {
-  const auto note = nlohmann::json::parse(file_text(file), nullptr, false);
+  const auto note = json_or_discarded(file_text(file));
   if (!note.is_object() || note.value("boot_id", "") != boot_id()) return std::nullopt;
   try {
     NetworkState state;

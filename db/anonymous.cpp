@@ -14,6 +14,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/others_files.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "db/anonymous_words.hpp"
 #include "db/connection.hpp"
 
@@ -79,7 +80,7 @@ void for_each_text(SQLite::Database& db, const Column& column,
 
 std::string changed(const Column& column, const std::string& text, Anonymizer& words) {
   if (column.name.ends_with("_json"))
-    if (auto value = json::parse(text, nullptr, false); !value.is_discarded())
+    if (auto value = json_or_discarded(text); !value.is_discarded())
       return words.replaced(value).dump();
   if (column.name == "spec_text") return words.replaced(without_comments(text));
   return words.replaced(text);
@@ -114,9 +115,9 @@ void collect(SQLite::Database& db, Anonymizer& words) {
   for (const auto& column : text_columns(db))
     for_each_text(db, column, [&](const std::string& text) {
       if (column.table == "run" && column.name == "argv_json")
-        words.look_at_command(json::parse(text, nullptr, false));
+        words.look_at_command(json_or_discarded(text));
       if (column.name.ends_with("_json"))
-        words.look_at(json::parse(text, nullptr, false));
+        words.look_at(json_or_discarded(text));
       else if (column.name == "spec_path" || column.name == "source")
         words.look_at(json(text));
     });

@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "db/migrations.hpp"
 
 namespace dynamiccl {
@@ -19,7 +20,7 @@ namespace {
 RankAggregation aggregation_of(const std::string& protocol_json, const std::string& run_json) {
   // The ranks' own run.json knows best; a run's protocol stands in where it is missing.
   for (const auto& text : {run_json, protocol_json}) {
-    const json document = json::parse(text, nullptr, false);
+    const json document = json_or_discarded(text);
     if (!document.is_object()) continue;
     const json& protocol = document.contains("protocol") ? document["protocol"] : document;
     if (!protocol.is_object() || !protocol.contains("rank_aggregation")) continue;

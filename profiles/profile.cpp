@@ -4,6 +4,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -127,7 +128,7 @@ EnvironmentProfile profile_from_json(const std::string& text) {
   using nlohmann::json;
   EnvironmentProfile profile;
   try {
-    const json o = json::parse(text);
+    const json o = parsed_json(text);
     const auto word = [&](const char* key) { return o.at(key).get<std::string>(); };
     profile.name = word("name");
     profile.kind = parse_named<EnvironmentKind>(word("kind"));

@@ -2,14 +2,19 @@
 """Runs the libFuzzer program of the readers for so long on so many cores, all targets beside each other.
 
     fuzz_run.py FOLDER SECONDS CORES OUT [--targets NAME,...] [--goal CPU_SECONDS] [--slice SECONDS] [--from STATE]
+                [--archive FILE] [--minimise SECONDS]
 
-FOLDER   what `scripts/fuzz.sh --pack FOLDER` made: fuzz_readers, corpus/, profiles/, lib/
+FOLDER   what `scripts/fuzz.sh --pack FOLDER [STATE]` made: fuzz_readers, corpus/, profiles/, lib/ and, perhaps, state/
 CORES    a list as taskset takes it (0-15,20) or a number of cores (the first ones this process may use)
 OUT      what it found, and what a later call goes on from: counts.json, table.jsonl, corpus.tar.xz, finds.tar.xz
---from   OUT of an earlier call, copied to OUT first where OUT has no counts; a folder that is not there is none
+--from   OUT of an earlier call or its archive, copied to OUT first where OUT has no counts; where it is not there,
+         state/ of FOLDER
+--archive  at the end also all of OUT as one tar file
+--minimise  how much of the time goes into minimising the corpora at its end: 12 % and 60 s at most where it is not said
 
-Every core works in slices; a slice goes to the target that is furthest from its goal of CPU seconds.
-Slices of one target share a corpus. The last part of the time goes into minimising the corpora.
+The time is divided into slices, an eighth more at once than there are cores, as some readers wait; a slice goes to the
+target that is furthest from its goal of CPU seconds, so all targets get there together. Slices of one target share a corpus.
+A call in which the last one gets there ends then, its corpora minimised; a later one goes on, to the target with the least.
 A slice ends early by a find (crash, leak, hang, memory); its input and log lie in finds.tar.xz, and the target
 goes on until it has made 10 finds in this call. Exit: 0 nothing found, 1 something found, 2 cannot run.
 """
@@ -32,6 +37,7 @@ import time
 
 FINDS_PER_CALL = 10
 HANG_S = 20
+PACKING_S = 6
 START_TRIES = 20  # clang's address sanitizer does not start at some random addresses
 ADDR_NO_RANDOMIZE = 0x0040000
 NO_LEAK_CHECK = "LeakSanitizer has encountered a fatal error"
@@ -57,12 +63,12 @@ def cores_of(text):
     return cores
 
 
-def settle(core):
-    """In the child: lowest priority, one core, addresses that the sanitizer can start at."""
+def settle(cores):
+    """In the child: lowest priority, the cores, addresses that the sanitizer can start at."""
 
     def run():
         os.nice(19)
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, cores)
         libc = ctypes.CDLL(None)
         now = libc.personality(0xFFFFFFFF)
         if now >= 0:
@@ -79,6 +85,8 @@ class Fuzzing:
         self.out = pathlib.Path(options.out).resolve()
         self.goal = options.goal
         self.cores = cores_of(options.cores)
+        self.places = range(len(self.cores) + (len(self.cores) + 7) // 8)
+        self.archive = options.archive and pathlib.Path(options.archive).resolve()
         self.end = time.monotonic() + options.seconds
         self.leaks = True
         self.stopped = False
@@ -90,10 +98,8 @@ class Fuzzing:
         if set(self.names) - set(names):
             raise CannotRun(f"no target {', '.join(sorted(set(self.names) - set(names)))}: there are {', '.join(names)}")
         self.out.mkdir(parents=True, exist_ok=True)
-        if options.from_ and not (self.out / "counts.json").exists():
-            for part in ("counts.json", "corpus.tar.xz", "finds.tar.xz"):
-                if os.path.exists(f"{options.from_}/{part}"):
-                    shutil.copy(f"{options.from_}/{part}", self.out / part)
+        if not (self.out / "counts.json").exists():
+            self.go_on_from(pathlib.Path(options.from_) if options.from_ else None)
         self.counts = {}
         if (self.out / "counts.json").exists():
             self.counts = json.loads((self.out / "counts.json").read_text())
@@ -111,6 +117,18 @@ class Fuzzing:
         except BaseException:
             shutil.rmtree(self.scratch, ignore_errors=True)
             raise
+
+    def go_on_from(self, state):
+        if state is None or not state.exists():
+            state = self.folder / "state"
+        for part in ("counts.json", "corpus.tar.xz", "finds.tar.xz"):
+            if state.is_dir():
+                if (state / part).exists():
+                    shutil.copy(state / part, self.out / part)
+            elif state.exists():
+                with tarfile.open(state) as tar:
+                    if part in tar.getnames():
+                        (self.out / part).write_bytes(tar.extractfile(part).read())
 
     def known_targets(self):
         known = subprocess.run([str(self.program)], env=self.environment(None), capture_output=True, text=True)
@@ -147,14 +165,14 @@ class Fuzzing:
 
     def pack(self, part):
         unfinished = self.out / f"{part}.tar.xz.part"
-        with tarfile.open(unfinished, "w:xz", preset=6) as tar:
+        with tarfile.open(unfinished, "w:xz", preset=1) as tar:
             # Those of targets that this call leaves alone too.
             for folder in sorted((self.scratch / part).iterdir()):
                 tar.add(folder, folder.name)
         unfinished.rename(self.out / f"{part}.tar.xz")
 
-    def start(self, core, name, seconds, merge=False):
-        log = self.scratch / f"log-{core}"
+    def start(self, place, name, seconds, merge=False):
+        log = self.scratch / f"log-{place}"
         corpus = self.scratch / "corpus" / name
         flags = [f"-timeout={HANG_S}", "-rss_limit_mb=2048", "-max_len=65536", "-print_final_stats=1",
                  f"-max_total_time={max(1, int(seconds))}", f"-artifact_prefix={self.scratch}/finds/{name}/"]
@@ -165,12 +183,12 @@ class Fuzzing:
         with open(log, "wb") as output:
             process = subprocess.Popen([self.program, *flags, corpus, self.scratch / "seeds" / name],
                                        stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                       env=self.environment(name), preexec_fn=settle(core))
-        self.running[process.pid] = {"core": core, "name": name, "log": log, "seconds": seconds,
-                                     "merge": merge, "process": process, "since": time.monotonic()}
+                                       env=self.environment(name), preexec_fn=settle(self.cores))
+        self.running[process.pid] = {"place": place, "name": name, "log": log, "seconds": seconds,
+                                     "merge": merge, "process": process, "ended": False}
 
     def reap(self):
-        """Waits for one child and takes over what it counted; gives its core back."""
+        """Waits for one child and takes over what it counted; gives its place back."""
         while True:
             pid, status, usage = os.wait4(-1, 0)
             if pid in self.running:
@@ -181,7 +199,7 @@ class Fuzzing:
         if not slice_["merge"]:
             self.take(slice_, slice_["process"].returncode, text, usage.ru_utime + usage.ru_stime)
             self.save()
-        return slice_["core"]
+        return slice_["place"]
 
     def take(self, slice_, code, text, cpu):
         count = self.counts[slice_["name"]]
@@ -200,7 +218,8 @@ class Fuzzing:
         if steps:
             count["edges"] = max(count["edges"], int(steps[-1][1]))
             count["features"] = max(count["features"], int(steps[-1][2]))
-        if code == 0 or (self.stopped and code in (72, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)):
+        ended = self.stopped or slice_["ended"]
+        if code == 0 or (ended and code in (72, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)):
             return
         kind = ("leaks" if "detected memory leaks" in text else "hangs" if code == 70 or "ERROR: libFuzzer: timeout" in text
                 else "out_of_memory" if code == 71 or "out-of-memory" in text else "crashes")
@@ -220,7 +239,7 @@ class Fuzzing:
             return False
 
         def limited():
-            settle(slice_["core"])()
+            settle(self.cores)()
             resource.setrlimit(resource.RLIMIT_CPU, (HANG_S, HANG_S))
 
         try:
@@ -245,9 +264,14 @@ class Fuzzing:
         short = self.goal - ahead[name]
         return name, slice_s if short <= 0 else min(slice_s, max(20, short + 2))
 
+    def is_done(self):
+        return all(self.counts[name]["cpu_s"] >= self.goal or self.finds_now.get(name, 0) >= FINDS_PER_CALL
+                   for name in self.names)
+
     def fuzz(self, slice_s, until):
-        free = list(self.cores)
-        while not self.stopped:
+        free = list(self.places)
+        more = self.is_done()
+        while not self.stopped and (more or not self.is_done()):
             while free and until - time.monotonic() >= 3:
                 name, seconds = self.next_target(slice_s)
                 if name is None:
@@ -264,6 +288,7 @@ class Fuzzing:
             for pid in self.running:
                 try:
                     os.killpg(pid, number)
+                    self.running[pid]["ended"] = True
                 except ProcessLookupError:
                     pass
             while self.running and time.monotonic() < end:
@@ -279,11 +304,12 @@ class Fuzzing:
 
     def minimise(self):
         """Keeps, of each corpus, the inputs that its coverage needs; a corpus that is not through in time stays whole."""
+        end = min(self.end - 3, time.monotonic() + 60)
         waiting = sorted(self.names, key=lambda name: -len(list((self.scratch / "corpus" / name).iterdir())))
-        free, done = list(self.cores), []
-        while (waiting or self.running) and not self.stopped and time.monotonic() < self.end - 3:
+        free, done = list(self.places), []
+        while (waiting or self.running) and not self.stopped and time.monotonic() < end:
             while waiting and free:
-                self.start(free.pop(), waiting.pop(0), self.end - 3 - time.monotonic(), merge=True)
+                self.start(free.pop(), waiting.pop(0), end - time.monotonic(), merge=True)
             try:
                 pid, status, _ = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -293,7 +319,7 @@ class Fuzzing:
             elif pid in self.running:
                 slice_ = self.running.pop(pid)
                 slice_["process"].returncode = os.waitstatus_to_exitcode(status)
-                free.append(slice_["core"])
+                free.append(slice_["place"])
                 if slice_["process"].returncode == 0 and "MERGE-OUTER" in slice_["log"].read_text(errors="replace"):
                     done.append(slice_["name"])
         self.drain(1)
@@ -319,7 +345,7 @@ class Fuzzing:
         if corpora:
             self.pack("corpus")
 
-    def run(self, slice_s):
+    def run(self, slice_s, minimise_s):
         def stop(*_):
             self.stopped = True
             for pid in list(self.running):
@@ -330,18 +356,26 @@ class Fuzzing:
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        room = min(60, max(4, (self.end - time.monotonic()) * 0.12))
         try:
-            self.fuzz(slice_s, self.end - room)
-            self.minimise()
+            left = self.end - time.monotonic()
+            room = min(60, left * 0.12) if minimise_s is None else minimise_s
+            self.fuzz(slice_s, self.end - max(room, min(PACKING_S, left * 0.12)))
+            if room > PACKING_S or self.end - time.monotonic() > 2 * PACKING_S:
+                self.minimise()
             self.save(corpora=True)
         finally:
             self.drain(1)
             shutil.rmtree(self.scratch, ignore_errors=True)
+        if self.archive:
+            self.archive.parent.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(self.archive, "w") as tar:
+                for part in sorted(self.out.iterdir()):
+                    tar.add(part, part.name)
         print((self.out / "table.jsonl").read_text(), end="")
         found = sum(self.counts[name][kind] for name in self.names for kind in ("crashes", "leaks", "hangs", "out_of_memory"))
         total = sum(self.counts[name]["executions"] for name in self.names)
-        print(json.dumps({"targets": len(self.names), "executions": total, "finds": found,
+        left = sum(max(0, self.goal - self.counts[name]["cpu_s"]) for name in self.names)
+        print(json.dumps({"targets": len(self.names), "executions": total, "finds": found, "left_cpu_s": round(left),
                           "least_cpu_s": round(min(self.counts[name]["cpu_s"] for name in self.names), 1),
                           "least_executions": min(self.counts[name]["executions"] for name in self.names)}))
         return 1 if found else 0
@@ -357,6 +391,8 @@ def main():
     parser.add_argument("--goal", type=float, default=3600)
     parser.add_argument("--slice", type=float, default=100)
     parser.add_argument("--from", dest="from_")
+    parser.add_argument("--archive")
+    parser.add_argument("--minimise", type=float)
     options = parser.parse_args()
     try:
         fuzzing = Fuzzing(options)
@@ -367,7 +403,7 @@ def main():
         print(f"fuzz_run.py: {options.out} holds a damaged counts.json, corpus.tar.xz or finds.tar.xz; remove it or name a new "
               f"folder: {why}", file=sys.stderr)
         return 2
-    return fuzzing.run(options.slice)
+    return fuzzing.run(options.slice, options.minimise)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -72,7 +73,7 @@ void read_word(const std::string& word, const std::string& value, const NodeResu
   } else if (word == "apart") {
     report.apart = true;
   } else if (word == "facts") {
-    report.facts = nlohmann::json::parse(value, nullptr, false);
+    report.facts = json_or_discarded(value);
     if (report.facts.is_discarded()) report.facts = nullptr;
   }
 }

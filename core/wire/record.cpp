@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/vocabulary/json_problem.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -213,7 +214,7 @@ std::string to_json_line(const Record& record) {
 
 Record record_from_json_line(const std::string& line) {
   try {
-    const json object = json::parse(line);
+    const json object = parsed_json(line);
     const auto type = object.at("type").get<std::string>();
     if (type == "hello") return hello_from(object);
     if (type == "facts") return FactsRecord{object.at("rank"), object.at("facts")};

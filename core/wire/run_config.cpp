@@ -4,6 +4,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/json_problem.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -88,7 +89,7 @@ std::string to_json(const RunConfig& config) {
 
 RunConfig run_config_from_json(const std::string& text) {
   try {
-    const json object = json::parse(text);
+    const json object = parsed_json(text);
     RunConfig config;
     config.protocol_version = object.at("protocol_version").get<int>();
     if (config.protocol_version != kRunProtocolVersion) {

@@ -11,6 +11,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -89,7 +90,7 @@ ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std:
 void read_facts(const ProcessOutcome& outcome, Symptoms& symptoms) {
   for (std::size_t rank = 0; rank < outcome.results.size(); ++rank) {
     const auto& result = outcome.results[rank];
-    auto facts = nlohmann::json::parse(result.stdout_tail, nullptr, false);
+    auto facts = json_or_discarded(result.stdout_tail);
     if (facts.is_discarded() || result.exit_code != 0) {
       symptoms.problems.push_back(fmt::format("the probe of rank {} failed: {}{}", rank,
                                               result.start_error, result.stderr_tail));

@@ -6,6 +6,7 @@
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "profiles/detect/fact_access.hpp"
@@ -138,7 +139,7 @@ json to_json(const Finding& finding) {
       {"evidence", finding.symptom.evidence},
       {"fix", finding.fix.flag},
       {"fixed_profile", finding.fix.profile
-                            ? shown_profile(json::parse(dynamiccl::to_json(*finding.fix.profile)))
+                            ? shown_profile(parsed_json(dynamiccl::to_json(*finding.fix.profile)))
                             : json()}};
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 
@@ -156,7 +157,7 @@ Tagged without_tags(const std::string& line) {
 /// What a log collector that writes one JSON object per line has in it as the program's line.
 std::string unwrapped(const std::string& line) {
   if (!line.starts_with("{\"")) return line;
-  const auto object = nlohmann::json::parse(line, nullptr, false);
+  const auto object = json_or_discarded(line);
   if (!object.is_object()) return line;
   for (const char* key : {"log", "message", "msg", "line", "MESSAGE", "textPayload", "text"}) {
     const auto found = object.find(key);

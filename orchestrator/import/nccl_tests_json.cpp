@@ -5,6 +5,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json_problem.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
@@ -236,7 +237,7 @@ class JsonReader {
 
 json parsed(const std::string& text, const std::string& path) {
   try {
-    return json::parse(text);
+    return parsed_json(text);
   } catch (const json::exception& error) {
     throw Error(ErrorKind::data,
                 fmt::format("{}: is no document of nccl-tests -J: {}", path, json_problem(error)));

@@ -11,6 +11,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/splitmix64.hpp"
 #include "core/vocabulary/text.hpp"
@@ -161,7 +162,7 @@ class Expansion {
   Expansion(const Experiment& experiment, const Capabilities& capabilities, const Expression* only)
       : experiment_(experiment), capabilities_(capabilities), only_(only) {
     for (const auto& [name, profile] : experiment.profiles) {
-      auto json = nlohmann::json::parse(to_json(profile));
+      auto json = parsed_json(to_json(profile));
       json.erase("description");
       environment_keys_[name] = name + "@" + stable_id(json.dump());
     }

@@ -8,6 +8,7 @@
 #include "containers/unsupported.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
@@ -144,7 +145,7 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
 }
 
 void LaunchRunner::say_places(const std::string& regime_json) {
-  const auto regime = nlohmann::json::parse(regime_json, nullptr, false);
+  const auto regime = json_or_discarded(regime_json);
   if (!regime.is_object()) return;
   const auto text = pair_places_text(regime.value("pairs", nlohmann::json()));
   if (!text.empty() && said_places_.insert(text).second)

@@ -10,6 +10,7 @@
 
 #include "containers/processes.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -45,7 +46,7 @@ std::set<pid_t> runs_beside() {
 
 std::string with_runs_beside(const std::string& flags_json, const std::set<pid_t>& seen) {
   if (seen.empty()) return flags_json;
-  auto flags = nlohmann::json::parse(flags_json, nullptr, false);
+  auto flags = json_or_discarded(flags_json);
   if (!flags.is_array()) flags = nlohmann::json::array();
   flags.push_back(fmt::format("another run measured on the same cores: process{} {}",
                               seen.size() == 1 ? "" : "es", fmt::join(seen, ", ")));

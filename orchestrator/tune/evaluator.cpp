@@ -7,6 +7,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/tune/work_time.hpp"
 
@@ -40,8 +41,7 @@ Measured measured_of(const FinishedLaunch& launch, const std::string& cell_id,
                      const PlannedGroup& group, RankAggregation aggregation) {
   Measured measured;
   measured.regime_id = launch.end.regime_id;
-  if (!launch.end.regime_json.empty())
-    measured.regime = nlohmann::json::parse(launch.end.regime_json, nullptr, false);
+  if (!launch.end.regime_json.empty()) measured.regime = json_or_discarded(launch.end.regime_json);
   const auto records = records_of(launch, cell_id);
   measured.trial.ok = launch.end.status == LaunchStatus::ok &&
                       records.size() == static_cast<std::size_t>(group.ranks);
@@ -111,8 +111,7 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
     if (interrupted_by_ != 0) return {};
     const LaunchEnd& end = one.finished.end;
     if (!end.regime_id.empty())
-      regimes_[end.regime_id] = {end.regime_name,
-                                 nlohmann::json::parse(end.regime_json, nullptr, false)};
+      regimes_[end.regime_id] = {end.regime_name, json_or_discarded(end.regime_json)};
     done.emplace(group.id, std::pair{&group, std::move(one)});
   }
   std::vector<Measured> results;

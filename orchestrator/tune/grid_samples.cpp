@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -32,7 +33,7 @@ struct MeasuredWork {
 
 /// @param of_call stored by their own names, as workers know them
 void add_choice(const std::string& text, bool of_call, GridChoice& settings) {
-  const json knobs = json::parse(text, nullptr, false);
+  const json knobs = json_or_discarded(text);
   if (!knobs.is_object()) return;
   for (const auto& [name, value] : knobs.items())
     if (value.is_string() && value != "default")
@@ -156,7 +157,7 @@ std::vector<SampledTask> load_grid(const Reader& reader, const std::string& run_
                                       view.integer(row, "launch_row"));
     if (!work.regime_id.empty()) continue;
     work.regime_id = text("regime_id");
-    work.regime = json::parse(text("regime_json"), nullptr, false);
+    work.regime = json_or_discarded(text("regime_json"));
   }
   std::vector<SampledTask> tasks;
   for (const auto& [text, work] : works)

@@ -6,6 +6,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/launch/identity.hpp"
 
@@ -53,14 +54,14 @@ void collect(const Reader& reader, const std::string& run, Backend backend, Coll
     seen.key.task.group_size = static_cast<int>(number(row[4]));
     seen.setting.algorithm = text(row[5]);
     seen.channels = channels_in(text(row[6]));
-    seen.setting.launch_knobs = nlohmann::json::parse(text(row[7]));
+    seen.setting.launch_knobs = parsed_json(text(row[7]));
     // What our own programs are told is no setting of the library.
     std::erase_if(seen.setting.launch_knobs, [](const auto& knob) {
       const auto setting = find_setting(knob.first);
       return setting && setting->scope == SettingScope::env &&
              setting->name.starts_with("DYNAMICCL_");
     });
-    seen.setting.call_knobs = nlohmann::json::parse(text(row[8]));
+    seen.setting.call_knobs = parsed_json(text(row[8]));
     seen.median_us = number(row[11]);
     ++into.regimes[text(row[0])][text(row[9])];
     into.names[text(row[9])] = text(row[10]);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "reports/model/table_view.hpp"
@@ -111,7 +112,7 @@ std::vector<SampledTask> load_samples(const Reader& reader, TunePlan& plan,
     task.arm_launch[arm->second.arm].push_back(view.integer(row, "launch_row"));
     if (!task.regime_id.empty()) continue;
     task.regime_id = view.text(row, "regime_id");
-    task.regime = nlohmann::json::parse(view.text(row, "regime_json"), nullptr, false);
+    task.regime = json_or_discarded(view.text(row, "regime_json"));
   }
   for (const Ask& ask : missed) {
     tasks[ask.task].arm_us[ask.arm].clear();

@@ -10,6 +10,7 @@
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
@@ -342,7 +343,7 @@ class LiveTuning {
       const TuneTask& task = plan_.tasks[tuned.task];
       DecisionInfo row = decision_of(plan_, task, task.search, step, 1);
       // What is said of the cell, and on how many of its settings that rests.
-      json candidates = json::parse(row.candidates_json);
+      json candidates = parsed_json(row.candidates_json);
       candidates["tried"] = tuned.outcome.tried;
       candidates["flags"] = tuned.entry.flags;
       row.candidates_json = candidates.dump();

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "core/vocabulary/parsed_json.hpp"
 #include "profiles/detect/probes/nvml.hpp"
 
 namespace dynamiccl {
@@ -9,7 +10,7 @@ namespace {
 
 /// Whatever else stands in the variable is left out.
 void add_declared(const char* text, nlohmann::json& facts) {
-  const auto all = nlohmann::json::parse(text, nullptr, false);
+  const auto all = json_or_discarded(text);
   if (!all.is_object() || !facts.is_object()) return;
   for (const char* name : {"topology", "deployment", "aggregation"})
     if (const auto value = all.find(name); value != all.end() && value->is_string())

@@ -10,6 +10,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"
@@ -33,10 +34,6 @@ std::vector<TimedSize> cost_points(const nlohmann::json& time, const nlohmann::j
   for (const auto& [bytes, us] : sums)
     if (us > 0) points.push_back({Bytes(bytes), Micros(us)});
   return points;
-}
-
-nlohmann::json parsed_json(const std::string& text) {
-  return nlohmann::json::parse(text, nullptr, false);
 }
 
 /// All launches of one cell.
@@ -72,8 +69,8 @@ std::map<std::string, CellLaunches> load_launches(const Reader& reader, std::int
     for (const char* name : {"intensity", "c2c_predicted", "c2c_measured", "compute_us",
                              "communication_us", "speedup", "step_samples", "messages"})
       if (const auto value = rows.real(i, name)) one.values[name].push_back(*value);
-    const auto points = cost_points(parsed_json(rows.text(i, "cost_us")),
-                                    parsed_json(rows.text(i, "cost_second_us")));
+    const auto points = cost_points(json_or_discarded(rows.text(i, "cost_us")),
+                                    json_or_discarded(rows.text(i, "cost_second_us")));
     one.points.insert(one.points.end(), points.begin(), points.end());
   }
   return launches;

@@ -4,6 +4,8 @@
 #include <set>
 #include <string_view>
 
+#include "core/vocabulary/parsed_json.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -15,7 +17,7 @@ std::string without_suffix(const std::string& text, std::string_view suffix) {
 
 TrainedCell trained_cell(const CellFigure& figure) {
   TrainedCell cell;
-  cell.settings = nlohmann::json::parse(figure.cell_knobs, nullptr, false);
+  cell.settings = json_or_discarded(figure.cell_knobs);
   if (!cell.settings.is_object()) cell.settings = nlohmann::json::object();
   const auto text_of = [&](const char* name) {
     const auto found = cell.settings.find(name);

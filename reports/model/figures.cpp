@@ -11,6 +11,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "embedded/query_launch_medians.hpp"
@@ -292,7 +293,7 @@ std::vector<CellFigure> with_stated_memory(std::vector<CellFigure> figures) {
     return backend && backend_facts(*backend).on_gpu;
   };
   const auto knobs_of = [](const CellFigure& f) {
-    auto knobs = nlohmann::json::parse(f.cell_knobs, nullptr, false);
+    auto knobs = json_or_discarded(f.cell_knobs);
     return knobs.is_object() ? knobs : nlohmann::json::object();
   };
   std::set<std::string> staged_runs;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 
+#include "core/vocabulary/parsed_json.hpp"
 #include "reports/model/exchanges.hpp"
 
 namespace dynamiccl {
@@ -23,7 +24,7 @@ FlipCell training_cell_of(CellFigure figure) {
 
 /// Settings that only one side has: they name it, and are no longer what must be equal.
 nlohmann::json taken_settings(FlipCell& cell, const std::array<const char*, 4>& names) {
-  auto settings = nlohmann::json::parse(cell.figure.cell_knobs);
+  auto settings = parsed_json(cell.figure.cell_knobs);
   auto taken = nlohmann::json::object();
   for (const char* name : names)
     if (settings.contains(name)) {

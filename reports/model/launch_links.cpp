@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -15,7 +16,7 @@ using nlohmann::json;
 
 /// An empty object for what is none.
 json object_of(const std::string& text) {
-  auto parsed = json::parse(text, nullptr, false);
+  auto parsed = json_or_discarded(text);
   return parsed.is_object() ? parsed : json::object();
 }
 

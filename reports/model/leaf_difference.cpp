@@ -5,6 +5,8 @@
 #include <set>
 #include <string_view>
 
+#include "core/vocabulary/parsed_json.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -59,12 +61,12 @@ constexpr std::array<std::string_view, 8> kPassingParts{
 
 json stored_json(const std::string& text) {
   if (text.empty()) return {};
-  json document = json::parse(text, nullptr, false);
+  json document = json_or_discarded(text);
   return document.is_discarded() ? json(text) : document;
 }
 
 std::vector<std::string> setting_words(const std::string& text) {
-  const json settings = json::parse(text, nullptr, false);
+  const json settings = json_or_discarded(text);
   const bool flat =
       settings.is_object() && std::none_of(settings.begin(), settings.end(),
                                            [](const json& value) { return value.is_structured(); });

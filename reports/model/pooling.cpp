@@ -10,6 +10,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -33,8 +34,8 @@ std::vector<std::pair<std::string, json>> conditions_of(const Reader& reader, st
   const Table table =
       reader.query("SELECT tool_version, host_json, protocol_json FROM run WHERE id = ?1", {run});
   const TableView rows(table);
-  const json host = json::parse(rows.text(0, "host_json"), nullptr, false);
-  const json protocol = json::parse(rows.text(0, "protocol_json"), nullptr, false);
+  const json host = json_or_discarded(rows.text(0, "host_json"));
+  const json protocol = json_or_discarded(rows.text(0, "protocol_json"));
   if (!host.is_object() || !protocol.is_object())
     throw Error(ErrorKind::data, "--pool: a run's provenance is damaged; leave it out with --run");
   json gpus = json::array();

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-json details_json(const std::string& text) { return json::parse(text, nullptr, false); }
+json details_json(const std::string& text) { return json_or_discarded(text); }
 
 /// Numbers of rows [[a, b, ...]], a damaged row left out.
 void each_number_row(const json& rows, std::size_t columns,

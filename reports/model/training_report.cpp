@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/exchanges.hpp"
@@ -61,7 +62,7 @@ std::string axes_of(const std::string& environment, const std::string& backend,
 }
 
 nlohmann::json settings_json(const std::string& text) {
-  auto settings = nlohmann::json::parse(text, nullptr, false);
+  auto settings = json_or_discarded(text);
   return settings.is_object() ? settings : nlohmann::json::object();
 }
 

@@ -11,6 +11,7 @@
 #include "core/statistics/warmup.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/stragglers.hpp"
 #include "reports/model/table_view.hpp"
@@ -253,7 +254,7 @@ Note stragglers_of(const Reader& reader, const std::string& run, const std::stri
   const Table row = reader.query("SELECT id FROM run WHERE uuid = ?1", {run});
   if (row.rows.empty()) return "";
   std::set<std::string> told;
-  if (!groups.empty()) told = nlohmann::json::parse(groups).get<std::set<std::string>>();
+  if (!groups.empty()) told = parsed_json(groups).get<std::set<std::string>>();
   const std::string text = straggler_note(reader, TableView(row).integer(0, "id"), told);
   const bool found =
       text.find("SLOWER in every") != text.npos || text.find("CHANGING") != text.npos;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
@@ -124,7 +125,7 @@ json rounded(double value) {
 
 json rounded(const std::optional<double>& value) { return value ? rounded(*value) : json(); }
 
-json table_json(const Table& table) { return json::parse(render_table(table, OutputFormat::json)); }
+json table_json(const Table& table) { return parsed_json(render_table(table, OutputFormat::json)); }
 
 json page_cells(const PageContext& page) {
   Names environments;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -103,7 +104,7 @@ json spans_of(const TableView& ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     // The step lies somewhere between the two comparisons of the clocks.
     const double offset_us = ranks.real(i, "offset_us").value_or(0);
-    for (json span : json::parse(ranks.text(i, "trace"))) {
+    for (json span : parsed_json(ranks.text(i, "trace"))) {
       span["ts"] = span.at("ts").get<double>() - offset_us;
       span["pid"] = ranks.integer(i, "rank");
       spans.push_back(std::move(span));

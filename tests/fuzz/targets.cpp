@@ -10,9 +10,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
-#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
 #include "orchestrator/experiment/experiment.hpp"
@@ -26,7 +27,9 @@
 #include "tuner/control/call_table.hpp"
 #include "tuner/control/region.hpp"
 #include "tuner/control/wire.hpp"
+#include "tuner/job/decision_record.hpp"
 #include "tuner/job/job_facts.hpp"
+#include "tuner/policy/policy_file.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl::fuzz {
@@ -102,21 +105,59 @@ void read_profile(const std::string& input) {
 }
 
 void read_facts(const std::string& input) {
-  const auto facts = nlohmann::json::parse(input, nullptr, false);
+  const auto facts = json_or_discarded(input);
   if (facts.is_discarded()) return;
   RegimeContext context;
   context.backend = Backend::openmpi;
   derive_regime({facts}, context);
 }
 
+/// Records of ranks, and choices of leaders, which `import` knows by the same word.
 void read_records(const std::string& input) {
-  const InputFile file(input);
-  read_record_file(file.path());
+  if (input.find("\"propensity\"") == std::string::npos) {
+    const InputFile file(input);
+    read_record_file(file.path());
+    return;
+  }
+  for (const auto& choice : parse_decisions(input, "x.jsonl")) {
+    const std::string line = decision_line(choice);
+    if (decision_line(decision_from_line(line, "x.jsonl")) != line)
+      throw std::logic_error("a choice that was written is not read as the same");
+  }
 }
 
 void read_run_config(const std::string& input) { run_config_from_json(input); }
 
-void read_configuration_table(const std::string& input) { table_from_json(input, "x.json"); }
+/// The digest of its weights is put right: no other input would come past it.
+void read_policy_text(const std::string& input) {
+  const auto first = input.find('\n');
+  const auto second = first == std::string::npos ? first : input.find('\n', first + 1);
+  std::string text = input;
+  if (second != std::string::npos) {
+    auto header = json_or_discarded(input.substr(first + 1, second - first - 1));
+    const std::string weights = input.substr(second + 1);
+    if (header.is_object()) header["sha256"] = sha256_hex(weights);
+    if (!header.is_discarded()) text = input.substr(0, first + 1) + header.dump() + "\n" + weights;
+  }
+  const InputFile file(text);
+  read_policy(file.path());
+}
+
+/// Tables and policies: what `tune` and `export` choose by. As it is and with the digest put right.
+void read_configuration_table(const std::string& input) {
+  if (input.starts_with("DYNAMICCL-POLICY")) return read_policy_text(input);
+  auto body = json_or_discarded(input);
+  if (!body.is_object() || !body.contains("sha256")) {
+    table_from_json(input, "x.json");
+    return;
+  }
+  body.erase("sha256");
+  body["sha256"] = sha256_hex(body.dump());
+  const auto table = table_from_json(body.dump(), "x.json");
+  const std::string written = to_json(table);
+  if (to_json(table_from_json(written, "x.json")) != written)
+    throw std::logic_error("a table that was written is not read as the same");
+}
 
 void read_call_table(const std::string& input) {
   std::string problem;

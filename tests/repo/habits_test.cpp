@@ -175,6 +175,18 @@ std::vector<std::string> that_spell_scopes(const std::vector<SourceFile>& files)
   return result;
 }
 
+/// Files that read JSON by the library itself, which has no limit of depth.
+std::vector<std::string> that_read_json(const std::vector<SourceFile>& files) {
+  // job_facts.cpp has a limit of its own. What is kept in order is what this program printed.
+  constexpr std::array kMay{"core/vocabulary/parsed_json.cpp", "tuner/job/job_facts.cpp"};
+  const std::regex call(R"((^|[^_\w])(json::parse|json::from_\w+)\()");
+  std::vector<std::string> result;
+  for (const auto& file : files)
+    if (std::regex_search(file.text, call) && std::ranges::find(kMay, file.path) == kMay.end())
+      result.push_back(file.path);
+  return result;
+}
+
 /// Types defined twice under one name of one namespace: "NAMESPACE::NAME: FILE, FILE". The linker
 /// keeps one of two such types' functions without a word, and the other's objects break. Types of
 /// unnamed namespaces and those within others are not meant. Reads what clang-format has laid out:
@@ -213,6 +225,14 @@ TEST_CASE("only the one reader and writer of settings' names knows how they are 
   CHECK(that_spell_scopes({{"a.cpp", "name.starts_with(\"env.\")"}}).size() == 1);
   CHECK(that_spell_scopes({{"a.cpp", "put({\"malloc:keep\", value})"}}).size() == 1);
   CHECK(that_spell_scopes({{"a.cpp", "knobs.erase(\"mca.btl\")"}}).empty());
+}
+
+TEST_CASE("JSON is read with a limit of its depth", "[safety]") {
+  const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu"});
+  CHECK(that_read_json(files) == std::vector<std::string>{});
+  CHECK(that_read_json({{"a.cpp", "auto o = nlohmann::json::parse(text, nullptr, false);\n"}})
+            .size() == 1);
+  CHECK(that_read_json({{"a.cpp", "parsed_json(text); ordered_json::parse(shown);\n"}}).empty());
 }
 
 TEST_CASE("a training method's row is asked, not its name") {

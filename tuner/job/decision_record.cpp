@@ -18,6 +18,7 @@
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/json_problem.hpp"
 #include "core/vocabulary/others_files.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "tuner/state/feature_sources.hpp"
 
 namespace dynamiccl {
@@ -80,7 +81,7 @@ namespace {
 
 DecisionRecord decision_from_line(const std::string& line, const std::string& source) {
   try {
-    const json object = json::parse(line);
+    const json object = parsed_json(line);
     DecisionRecord record;
     record.author = {object.at("agent"), object.at("policy"), object.at("seed")};
     record.task_key = object.at("task");

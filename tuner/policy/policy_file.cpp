@@ -16,6 +16,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/fast_random.hpp"
 #include "tuner/state/feature_sources.hpp"
@@ -58,7 +59,7 @@ int side(const json& object, const char* key, const std::string& path) {
 
 /// The header line of a file whose blob has the digest that the header names.
 json checked_header(const std::string& line, const std::string& blob, const std::string& path) {
-  json header = json::parse(line, nullptr, false);
+  json header = json_or_discarded(line);
   if (!header.is_object() || !header.contains("shape") || !header["shape"].is_object() ||
       !header.contains("sha256") || !header["sha256"].is_string() || !header.contains("features") ||
       !header["features"].is_string())

@@ -13,6 +13,7 @@
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/json_problem.hpp"
 #include "core/vocabulary/others_files.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -140,7 +141,7 @@ std::string to_json(const ConfigurationTable& table) {
 }
 
 ConfigurationTable table_from_json(const std::string& text, const std::string& source) {
-  json body = json::parse(text, nullptr, false);
+  json body = json_or_discarded(text);
   if (!body.is_object() || body.value("format", json()) != kFormat)
     damaged_table(source, "is no whole configuration table");
   if (body.value("version", json()) != kTableFileVersion)

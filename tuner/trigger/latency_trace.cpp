@@ -9,6 +9,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json_problem.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -20,7 +21,7 @@ constexpr double kStepsPerE = 64;
 
 /// @returns how many calls follow, as the head says
 std::size_t parse_head(const std::string& line, LatencyTrace& trace) {
-  const json head = json::parse(line);
+  const json head = parsed_json(line);
   trace.backend = head.at("backend").get<std::string>();
   trace.algorithm = head.at("algorithm").get<std::string>();
   trace.size = Bytes{head.at("size_bytes").get<std::uint64_t>()};

@@ -7,6 +7,7 @@
 
 #include "core/statistics/descriptive.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/regime.hpp"
@@ -40,11 +41,11 @@ std::vector<nlohmann::json> gather_facts(Communicator& comm) {
     comm.wait(comm.isend(own.data(), own.size(), 0, kReportTag));
     return {};
   }
-  std::vector<nlohmann::json> all{nlohmann::json::parse(own)};
+  std::vector<nlohmann::json> all{parsed_json(own)};
   for (int rank = 1; rank < comm.size(); ++rank) {
     std::string text(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]), ' ');
     comm.wait(comm.irecv(text.data(), text.size(), rank, kReportTag));
-    all.push_back(nlohmann::json::parse(text));
+    all.push_back(parsed_json(text));
   }
   return all;
 }

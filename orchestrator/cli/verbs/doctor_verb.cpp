@@ -9,6 +9,7 @@
 #include "containers/image.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
@@ -125,7 +126,7 @@ bool wanted(const DoctorArguments& arguments, const Finding& finding) {
 
 /// Facts of another machine: what dynamiccl-probe prints, or `doctor --json` from there.
 nlohmann::json read_machine(const std::string& path) {
-  auto facts = nlohmann::json::parse(read_text(path), nullptr, false);
+  auto facts = json_or_discarded(read_text(path));
   if (facts.is_object() && facts.contains("host")) facts = facts["host"];
   if (!facts.is_object() || !facts.value("gpu", nlohmann::json()).is_object())
     throw Error(ErrorKind::input,

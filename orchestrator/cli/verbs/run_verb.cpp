@@ -11,6 +11,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"
@@ -162,8 +163,7 @@ void print_answer(const RunSummary& summary, const RunArguments& arguments, cons
   QueryScope scope;
   scope.runs = {summary.run_id};
   const auto rows = [&](const char* query) {
-    return nlohmann::json::parse(
-        render_table(named_query(reader, query, scope), OutputFormat::json));
+    return parsed_json(render_table(named_query(reader, query, scope), OutputFormat::json));
   };
   const nlohmann::json answer = {{"run_id", summary.run_id},
                                  {"db", shared.db},

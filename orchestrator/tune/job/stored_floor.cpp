@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -29,7 +30,7 @@ GlooTimes stored_gloo_times(const Reader& reader) {
         std::find_if(names.begin(), names.end(), [&](const auto& one) { return one.name == name; });
     const auto [place, is_new] =
         regimes.try_emplace(view.text(row, "regime_json"), times.regimes.size());
-    if (is_new) times.regimes.push_back(nlohmann::json::parse(place->first, nullptr, false));
+    if (is_new) times.regimes.push_back(json_or_discarded(place->first));
     if (collective != names.end() && collective->value != Collective::training)
       times.rows.push_back({place->second, collective->value,
                             static_cast<int>(view.integer(row, "ranks")),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
@@ -24,7 +25,7 @@ using SweptSettings = std::map<std::string, const CellFigure*>;
 
 /// The neighbour of a cell's launches, and what else its settings are.
 std::pair<std::string, std::string> neighbour_and_setting(const CellFigure& figure) {
-  auto knobs = nlohmann::json::parse(figure.group_knobs, nullptr, false);
+  auto knobs = json_or_discarded(figure.group_knobs);
   std::string neighbour = kAlone;
   if (knobs.is_object()) {
     const auto at = knobs.find(kNeighbourKnob);

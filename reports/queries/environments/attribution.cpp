@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/exchanges.hpp"
@@ -78,7 +79,7 @@ std::vector<TrainedStep> load_steps(const Reader& reader, std::int64_t run) {
     step.compute_us = rows.real(i, "computing_us");
     step.exposed_us = rows.real(i, "exposed_us");
     step.communication_us = rows.real(i, "communication_us");
-    const auto pieces = nlohmann::json::parse(rows.text(i, "pieces"), nullptr, false);
+    const auto pieces = json_or_discarded(rows.text(i, "pieces"));
     if (pieces.is_array())
       for (const auto& piece : pieces)
         step.messages.emplace_back(sizeof(float) * piece.at(1).get<double>(),

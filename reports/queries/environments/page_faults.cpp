@@ -4,6 +4,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
@@ -75,7 +76,7 @@ std::map<std::string, MemoryFacts> facts_of(const Reader& reader, std::int64_t r
 
 /// The same cell under the allocator's default; nullopt where the figure is that itself.
 std::optional<std::string> default_key(CellFigure figure) {
-  auto knobs = nlohmann::json::parse(figure.group_knobs, nullptr, false);
+  auto knobs = json_or_discarded(figure.group_knobs);
   if (!knobs.is_object()) return std::nullopt;
   bool asked = false;
   for (const auto& name : malloc_setting_names())

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/vocabulary/json_problem.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -78,4 +79,25 @@ TEST_CASE("what a document lacks is told by its place") {
   CHECK(told("[1,,") == "no JSON from column 4 on");
   CHECK(told("") == "no JSON from column 1 on");
   CHECK(told("7") == "type must be string, but is number");
+}
+
+TEST_CASE("a document may be nested so deep and no deeper", "[safety]") {
+  const auto nested = [](int depth, const std::string& inside) {
+    const auto levels = static_cast<std::size_t>(depth);
+    return std::string(levels, '[') + inside + std::string(levels, ']');
+  };
+  CHECK(parsed_json(nested(kMostNestedJson, "7")).is_array());
+  CHECK(json_or_discarded(nested(kMostNestedJson, "7")).is_array());
+  for (const int depth : {kMostNestedJson + 1, 2'000'000}) {
+    CHECK_THROWS_WITH(parsed_json(nested(depth, "7")),
+                      ContainsSubstring("nested deeper than 256 levels"));
+    CHECK(json_or_discarded(nested(depth, "7")).is_discarded());
+  }
+  // Beside each other they are no levels, and in a text no brackets.
+  std::string beside = "[[]";
+  for (int i = 0; i < 2 * kMostNestedJson; ++i) beside += ",[{}]";
+  CHECK(parsed_json(beside + "]").size() == 2 * kMostNestedJson + 1);
+  const std::string text = std::string(1000, '[') + R"(\"{\\)";
+  CHECK(parsed_json("[\"" + text + "\"]").size() == 1);
+  CHECK_THROWS_WITH(parsed_json("[1,,"), ContainsSubstring("column 4"));
 }

@@ -503,6 +503,39 @@ TEST_CASE("a search begins only where its table can be written", "[safety]") {
   }
 }
 
+TEST_CASE("a document nested without an end ends no command", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  constexpr std::size_t kDepth = 1'000'000;
+  std::string deep;
+  for (std::size_t i = 0; i < kDepth; ++i) deep += "{\"a\":";
+  deep += "1" + std::string(kDepth, '}');
+  DecisionRecord record;
+  record.author = {"bandit", "", 1};
+  record.task_key = "nccl/ring/allreduce/2^20/r2n1";
+  record.kind = "explore";
+  auto choice = decision_line(record);
+  const std::string_view state = "\"state\":{}";
+  choice.replace(choice.find(state), state.size(), "\"state\":" + deep);
+  const auto choices = folder.file("decisions.jsonl", choice + "\n");
+  const auto figures = folder.file("nccl.json", "{\"version\":1,\"config\":" + deep + "}");
+  const auto table = folder.file("table.json", "{\"format\":" + deep + "}");
+  const auto facts = folder.file("facts.json", "{\"gpu\":{},\"deep\":" + deep + "}");
+  const std::vector<std::vector<std::string>> commands{
+      {"import", choices, "--db", db},
+      {"import", figures, "--db", db},
+      {"export", table, "--format", "nccl", "--out", folder.path("out")},
+      {"doctor", "--machine", facts, "--db", db}};
+  for (const auto& command : commands) {
+    const auto result = run(command);
+    INFO(command[0] << " " << command[1] << ": " << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_FALSE(result.err.empty());
+  }
+  CHECK_THAT(run(commands[0]).err, ContainsSubstring("nested deeper than 256 levels"));
+  CHECK_THAT(run(commands[1]).err, ContainsSubstring("nested deeper than 256 levels"));
+}
+
 TEST_CASE("a log that is still compressed is told as such", "[safety]") {
   const Folder folder;
   const auto packed = folder.file("a b.txt.gz", "\x1f\x8b\x08 and so on");
