@@ -96,7 +96,7 @@ TEST_CASE("a document may be nested so deep and no deeper", "[safety]") {
   // Beside each other they are no levels, and in a text no brackets.
   std::string beside = "[[]";
   for (int i = 0; i < 2 * kMostNestedJson; ++i) beside += ",[{}]";
-  CHECK(parsed_json(beside + "]").size() == 2 * kMostNestedJson + 1);
+  CHECK(parsed_json(beside + "]").size() == std::size_t{2} * kMostNestedJson + 1);
   const std::string text = std::string(1000, '[') + R"(\"{\\)";
   CHECK(parsed_json("[\"" + text + "\"]").size() == 1);
   CHECK_THROWS_WITH(parsed_json("[1,,"), ContainsSubstring("column 4"));
