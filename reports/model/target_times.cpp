@@ -193,7 +193,8 @@ std::string configuration_words(const CellFigure& figure) {
   std::string words = figure.algorithm;
   for (const char* name :
        {"synchronisation", "local_steps", "staleness", "backups", "topology", "group_size",
-        "slow_momentum", "switch_to", "switch_after", "compression", "density", "bits", "rank",
+        "slow_momentum", "local_after", "adapt_every", "elastic", "lag_threshold", "shares",
+        "participants", "switch_to", "switch_after", "compression", "density", "bits", "rank",
         "group_compression", "lars", "rate_warmup"}) {
     const auto found = settings.find(name);
     if (found == settings.end()) continue;
