@@ -300,10 +300,13 @@ TEST_CASE("ways to train by one method are told apart in each chart, and leave b
                  figures, 2);
   Chromium browser(folder.file("."));
   draw_page(browser, folder);
-  const auto text = browser.evaluate(
-      "[...document.querySelectorAll('#training .key')].map(key => key.textContent).join('|')");
-  for (const char* way : {"bsp-a2a local, local_steps 4", "bsp-a2a local, local_steps 8"})
-    CHECK_THAT(text.get<std::string>(), ContainsSubstring(way));
+  for (const char* chart : {"Loss over steps", "Accuracy over steps", "Accuracy over time"})
+    for (const char* way : {"bsp-a2a local, local_steps 4", "bsp-a2a local, local_steps 8"})
+      CHECK_THAT(browser
+                     .evaluate("document.querySelector('#training .plot[aria-label^=\"" +
+                               std::string(chart) + "\"]').ariaLabel")
+                     .get<std::string>(),
+                 ContainsSubstring(way));
   CHECK(browser.evaluate("Math.min(...[...document.querySelectorAll('#training .bars .bar')].map("
                          "bar => bar.parentElement.getBoundingClientRect().width)) > 200") == true);
   CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
