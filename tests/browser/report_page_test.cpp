@@ -276,7 +276,8 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   CHECK(browser.complaints() == std::vector<std::string>{});
 }
 
-TEST_CASE("ways to train by one method are told apart in each chart, and leave bars room", "[G-23]") {
+TEST_CASE("ways to train by one method are told apart in each chart, and leave bars room",
+          "[G-23]") {
   if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
   const ScratchFolder folder;
   Store store(folder.file("page.sqlite"));

@@ -15,6 +15,7 @@
 #include "core/vocabulary/json.hpp"
 #include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/model/target_times.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/report.hpp"
@@ -391,6 +392,20 @@ TEST_CASE("the page has accuracy over time and over the bytes that were sent", "
   // Ten measured rounds of 900 us in the median launch, 1 % longer.
   CHECK_THAT(page, ContainsSubstring(R"("configuration":"bsp-a2a local, local_steps 8")") &&
                        ContainsSubstring("5000.0,0.3],") && ContainsSubstring("10000.0,0.61]"));
+}
+
+TEST_CASE("ways to train that differ in a setting of their synchronisation differ in name",
+          "[G-23]") {
+  CellFigure figure;
+  figure.algorithm = "bsp-ps";
+  figure.cell_knobs = R"({"batch":"8","lag_threshold":"4","model":"mlp","synchronisation":"lag"})";
+  CHECK(configuration_words(figure) == "bsp-ps lag, lag_threshold 4");
+  figure.algorithm = "bsp-a2a";
+  figure.cell_knobs =
+      R"({"batch":"8","local_steps":"3","model":"mlp","participants":"1","shares":"linear",)"
+      R"("synchronisation":"local"})";
+  CHECK(configuration_words(figure) ==
+        "bsp-a2a local, local_steps 3, shares linear, participants 1");
 }
 
 TEST_CASE("ways to wait are found in the surveys' tables by their names", "[D-37]") {
