@@ -304,8 +304,8 @@ int workers_of(const TrainingSpec& spec, int ranks);
 /// Why servers, backup workers, a topology or a pass over generated data do not fit so many ranks;
 /// empty when they do.
 std::string ranks_misfit(const TrainingSpec& spec, int ranks);
-/// Why so many samples are too few: for a pass over them to have a step, or for each worker to have
-/// one of its own; empty when they are enough.
+/// Why so many samples are too few: for a step in each pass, a round of each way of waiting, a
+/// sample of each worker's own; empty when they are enough.
 std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers);
 
 /// Whether the cell trains what one process with all workers' batches would: what is judged by step

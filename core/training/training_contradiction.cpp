@@ -163,6 +163,7 @@ std::string switch_contradiction(const TrainingSpec& spec) {
     return refusal(why);
   if (row.engine || row.grouping != MessageGrouping::together)
     return refusal("only bsp-ps and bsp-a2a go over while they train");
+  if (spec.epochs == 0) return refusal("it comes at an epoch's end; say epochs instead of steps");
   if (spec.epochs <= spec.switch_after)
     return refusal(fmt::format("it comes after epoch {}; say more epochs", spec.switch_after));
   if (is_tuned(spec)) return refusal("the library's calls are set for one way of waiting");
@@ -408,6 +409,33 @@ std::string slots_misfit(const TrainingSpec& spec, int workers) {
       format_bytes(partition_of(spec)), workers, part, kMost);
 }
 
+/// Why the epochs leave no round for one of two ways of waiting: the cell would be named after what
+/// it never did. Rounds that an epoch's end cuts off are not begun.
+/// @param steps of each worker in an epoch
+std::string rounds_misfit(const TrainingSpec& spec, std::uint64_t steps) {
+  const auto all = static_cast<std::uint64_t>(spec.epochs) * steps;
+  const auto later = static_cast<std::uint64_t>(round_steps(leg_of(spec, true)));
+  const auto none_of = [&](std::string_view where, std::uint64_t round, std::uint64_t left) {
+    return fmt::format(
+        "{}: a round of {} steps does not fit into the {} left for it, as an epoch has {}; take "
+        "fewer local_steps, or more epochs",
+        where, round, left, steps);
+  };
+  if (spec.switch_to) {
+    const auto before = static_cast<std::uint64_t>(spec.switch_after) * steps;
+    const auto first = static_cast<std::uint64_t>(round_steps(leg_of(spec, false)));
+    if (before < first) return none_of("switch_after", first, before);
+    const std::uint64_t left = all - before / first * first;
+    return left < later ? none_of("switch_to", later, left) : "";
+  }
+  if (spec.synchronisation != Synchronisation::post_local) return "";
+  // Sums end with a round, too.
+  const std::uint64_t summed =
+      (static_cast<std::uint64_t>(spec.local_after) + later - 1) / later * later;
+  const std::uint64_t left = all - std::min(all, summed);
+  return left < later ? none_of("local_after", later, left) : "";
+}
+
 }  // namespace
 
 std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers) {
@@ -419,6 +447,8 @@ std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int 
         "{}: no pass over them fills one; take a smaller batch, more samples, or steps",
         spec.epochs, spec.batch, workers, workers == 1 ? "" : "s", workers == 1 ? "s" : "", of_step,
         samples);
+  if (spec.epochs > 0)
+    if (auto reason = rounds_misfit(spec, samples / of_step); !reason.empty()) return reason;
   // The first worker has the smallest part.
   if (spec.shares == DataShares::linear && samples < all * (all + 1) / 2)
     return fmt::format(

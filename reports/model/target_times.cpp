@@ -191,10 +191,28 @@ std::vector<TargetCell> target_cells(const Reader& reader, std::int64_t run_row)
 std::string configuration_words(const CellFigure& figure) {
   const auto settings = trained_cell(figure).settings;
   std::string words = figure.algorithm;
-  for (const char* name :
-       {"synchronisation", "local_steps", "staleness", "backups", "topology", "group_size",
-        "slow_momentum", "switch_to", "switch_after", "compression", "density", "bits", "rank",
-        "group_compression", "lars", "rate_warmup"}) {
+  for (const char* name : {"synchronisation",
+                           "local_steps",
+                           "staleness",
+                           "backups",
+                           "topology",
+                           "group_size",
+                           "slow_momentum",
+                           "local_after",
+                           "adapt_every",
+                           "elastic",
+                           "lag_threshold",
+                           "shares",
+                           "participants",
+                           "switch_to",
+                           "switch_after",
+                           "compression",
+                           "density",
+                           "bits",
+                           "rank",
+                           "group_compression",
+                           "lars",
+                           "rate_warmup"}) {
     const auto found = settings.find(name);
     if (found == settings.end()) continue;
     const std::string value = found->is_string() ? found->get<std::string>() : found->dump();

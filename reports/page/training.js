@@ -15,7 +15,7 @@
     const together = text => el("span", { class: "together" }, text);
     const percent = value => value === null || value === undefined ? "-" : `${value > 0 ? "+" : ""}${format.number(value)} %`;
     return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, columns: [
-      { name: "method", text: r => together(named(r)) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
+      { name: "method", text: r => named(r).length > 60 ? named(r) : together(named(r)) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
       { name: "model", text: r => together(`${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => r.workers + (r.ranks > r.workers ? ` + ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""}` : "") },
       ...(rows.some(r => r.path) ? [{ name: "gradients by", text: r => r.path ?? "-" }] : []),
       { name: "step", right: true, text: r => format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time) },
@@ -61,16 +61,16 @@
 
   function learning(curves, looks, key, text, caption) {
     const { format } = Report;
-    const series = curves.filter(c => (c[key] || []).length > 1).map(c => ({ label: `${c.method}, ${c.environment}, ${c.backend}`, look: looks(c.method),
+    const series = curves.filter(c => (c[key] || []).length > 1).map(c => ({ label: `${c.configuration}, ${c.environment}, ${c.backend}`, look: looks(c),
       points: c[key].filter(([, value]) => value > 0).map(([x, value]) => ({ x, value, low: null, high: null, notes: [] })) })).filter(s => s.points.length > 1);
     return !series.length ? null : Report.lineChart({ caption, title: caption, series, x: { linear: true, tick: x => "step " + format.number(x) },
       range: Report.yRange(series), tick: text, text: p => text(p.value) });
   }
 
   // Ways that lose something are told apart by what they reach, and after how long or how many bytes.
-  function progress(cells, at, tick, caption) {
-    const { format, look } = Report;
-    const series = cells.filter(c => c.points.length > 1).map((c, i) => ({ label: `${c.configuration}, ${c.environment}, ${c.backend}`, look: look(i),
+  function progress(cells, looks, at, tick, caption) {
+    const { format } = Report;
+    const series = cells.filter(c => c.points.length > 1).map(c => ({ label: `${c.configuration}, ${c.environment}, ${c.backend}`, look: looks(c),
       points: c.points.map(p => ({ x: p[at], value: p[2], low: null, high: null, notes: [c.configuration] })) }));
     return !series.length ? null : Report.lineChart({ caption, title: caption, series, x: { linear: true, tick }, range: Report.yRange(series),
       tick: value => format.number(100 * value) + " %", text: p => format.number(100 * p.value) + " %" });
@@ -166,7 +166,7 @@
 
   Report.section({
     id: "training", short: "Training", title: "What a training step costs",
-    lead: "Steps of real models under each method of making gradients equal; every cell's weights were compared bit by bit over the ranks.",
+    lead: "Steps of real models under each method of making gradients equal; workers' weights were compared bit by bit where a method keeps them equal. Where workers wait less often, a step is a round of them.",
     shown: own => own && own.rows.length > 0,
     draw(root, own) {
       const { el, lists, state, look } = Report;
@@ -187,13 +187,18 @@
         el("div", { class: "controls" }, tasks.length > 1 ? Report.choice("model", tasks.map(t => [t, t]), chosen, value => { chosen = value; }) : null),
         ...breakdown(mine));
       const curves = own.curves.filter(passes).filter(c => task(c) === chosen);
-      root.append(Report.keys(methods.filter(m => mine.some(r => r.method === m)).map(m => ({ label: m, look: looks(m) }))),
-        el("div", { class: "panels" }, predictions(mine, methods, looks), learning(curves, looks, "losses", Report.format.number, "Loss over steps; equal curves cover each other"),
-          learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
       const reached = (own.progress || []).filter(passes).filter(c => task(c) === chosen);
-      if (reached.length) root.append(Report.keys(reached.filter(c => c.points.length > 1).map((c, i) => ({ label: c.configuration, look: look(i) }))),
-        el("div", { class: "panels" }, progress(reached, 0, x => Report.format.number(x) + " s", "Accuracy over time, evaluations left out"),
-          progress(reached, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")));
+      // One look for each way to train, in all of its charts; that of its method where no way has more to its name.
+      const ways = [...new Set([...curves, ...reached].map(c => c.configuration))];
+      const plainly = ways.every(way => methods.includes(way));
+      const looksOf = c => plainly ? looks(c.method) : look(ways.indexOf(c.configuration));
+      const shown = methods.filter(m => mine.some(r => r.method === m));
+      root.append(Report.keys(shown.map(m => ({ label: m, look: looks(m) }))), el("div", { class: "panels" }, predictions(mine, methods, looks)));
+      if (!plainly) root.append(Report.keys(ways.map((way, i) => ({ label: way, look: look(i) }))));
+      root.append(el("div", { class: "panels" }, learning(curves, looksOf, "losses", Report.format.number, "Loss over steps; equal curves cover each other"),
+        learning(curves, looksOf, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps"),
+        ...(!reached.length ? [] : [progress(reached, looksOf, 0, x => Report.format.number(x) + " s", "Accuracy over time, evaluations left out"),
+          progress(reached, looksOf, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")])));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
         "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));

@@ -54,6 +54,10 @@ json curves(const PageContext& page) {
     for (const char* axis :
          {"environment", "backend", "architecture", "model", "method", "settings"})
       curve[axis] = rows.text(i, axis);
+    CellFigure figure;
+    figure.algorithm = rows.text(i, "method");
+    figure.cell_knobs = rows.text(i, "settings");
+    curve["configuration"] = configuration_words(figure);
     for (const char* axis : {"ranks", "batch"}) curve[axis] = rows.integer(i, axis);
     found.push_back(std::move(curve));
   }

@@ -276,6 +276,44 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   CHECK(browser.complaints() == std::vector<std::string>{});
 }
 
+TEST_CASE("ways to train by one method are told apart in each chart, and leave bars room",
+          "[G-23]") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.forward_us = 20;
+  figures.backward_us = 40;
+  for (int i = 0; i < 20; ++i) figures.details["losses"].push_back(3.0 / (1 + i));
+  figures.details["epochs"] = 2;
+  figures.details["accuracies"] = nlohmann::json::parse("[[5,0.4],[10,0.5]]");
+  const auto settings = [](const std::string& more) {
+    return R"({"batch":"8","data":"generated-hard","epochs":"2","learning_rate":"0.01","looks":"2",)"
+           R"("model":"cnn-small","pace":"2","samples":"600","slow_factor":"3","slow_worker":"1",)" +
+           more + R"("target":"0.12","threads":"1"})";
+  };
+  store_training(store,
+                 {{{"bsp-a2a", settings("")},
+                   {"bsp-a2a", settings(R"("synchronisation":"local","local_steps":"4",)")},
+                   {"bsp-a2a", settings(R"("local_steps":"8","synchronisation":"local",)")}},
+                  {80, 100, 120}},
+                 figures, 2);
+  Chromium browser(folder.file("."));
+  draw_page(browser, folder);
+  for (const char* chart : {"Loss over steps", "Accuracy over steps", "Accuracy over time"})
+    for (const char* way : {"bsp-a2a local, local_steps 4", "bsp-a2a local, local_steps 8"})
+      CHECK_THAT(browser
+                     .evaluate("document.querySelector('#training .plot[aria-label^=\"" +
+                               std::string(chart) + "\"]').ariaLabel")
+                     .get<std::string>(),
+                 ContainsSubstring(way));
+  CHECK(browser.evaluate("Math.min(...[...document.querySelectorAll('#training .bars .bar')].map("
+                         "bar => bar.parentElement.getBoundingClientRect().width)) > 200") == true);
+  CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
+  CHECK(browser.complaints() == std::vector<std::string>{});
+}
+
 TEST_CASE("the page draws the accuracy over time and bytes of what trains by epochs", "[d-98]") {
   if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
   const ScratchFolder folder;

@@ -36,8 +36,7 @@ done AS (
   JOIN sample s ON s.measurement_id = w.measurement_row AND s.rank = w.rank
 ),
 trained AS (
-  SELECT d.measurement_row, d.recorded,
-         row_number() OVER so_far AS step, sum(d.total_us) OVER so_far AS trained_us,
+  SELECT d.measurement_row, row_number() OVER so_far AS step, sum(d.total_us) OVER so_far AS trained_us,
          count(*) OVER (PARTITION BY d.measurement_row) AS last_step
   FROM done d
   JOIN worker w ON w.measurement_row = d.measurement_row
@@ -45,7 +44,9 @@ trained AS (
   WINDOW so_far AS (PARTITION BY d.measurement_row ORDER BY d.recorded)
 ),
 losses AS MATERIALIZED (
-  SELECT w.measurement_row, l.key AS recorded, l.value AS loss FROM worker w, json_each(w.details, '$.losses') l
+  -- Counted from the last: of cells with epochs the first programs recorded those of the warm-up too, others do not.
+  SELECT w.measurement_row, json_array_length(w.details, '$.losses') - l.key AS from_last, l.value AS loss
+  FROM worker w, json_each(w.details, '$.losses') l
 ),
 accuracies AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(a.value, '$[0]') AS step, json_extract(a.value, '$[1]') AS accuracy
@@ -58,6 +59,6 @@ SELECT w.run_id, w.cell_id, w.environment, w.backend, w.architecture, w.model, w
        t.trained_us, t.step * w.wire_bytes AS sent_bytes, w.settings
 FROM trained t
 JOIN worker w ON w.measurement_row = t.measurement_row
-LEFT JOIN losses l ON l.measurement_row = t.measurement_row AND l.recorded = t.recorded
+LEFT JOIN losses l ON l.measurement_row = t.measurement_row AND l.from_last = t.last_step - t.step + 1
 LEFT JOIN accuracies a ON a.measurement_row = t.measurement_row AND a.step = t.step
 ORDER BY w.environment, w.backend, w.model, w.batch, w.ranks, w.method, w.cell_id, t.step

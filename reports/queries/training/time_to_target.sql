@@ -37,7 +37,8 @@
 --   mean_beyond_plain_low | real | smallest
 --   mean_beyond_plain_high | real | largest
 --   settings
--- The fastest median comes first; those that miss the target in half of their launches come last, however fast. A launch that
+-- The fastest median comes first; those that miss the target in half of their launches come last, however fast: of an even number
+-- of launches the slower of the middle two is the median, and the less accurate one for beyond_plain. A launch that
 -- misses it, where the plain one of its block reaches it, counts as endless in the median of over_plain. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
 -- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block; over five blocks the smallest and the largest enclose the median with 94 % confidence. The target
 -- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the plain cell of the same architecture
@@ -98,9 +99,9 @@ ratio AS (
   WHERE over IS NOT NULL
 ),
 typical AS (
-  SELECT cell_id, nullif(max(over) FILTER (WHERE place = (n + 1) / 2), 9e999) AS median, nullif(min(over), 9e999) AS low,
+  SELECT cell_id, nullif(max(over) FILTER (WHERE place = n / 2 + 1), 9e999) AS median, nullif(min(over), 9e999) AS low,
          nullif(max(over), 9e999) AS high,
-         max(samples_over) FILTER (WHERE place = (n + 1) / 2 AND over < 9e999) AS samples_over
+         max(samples_over) FILTER (WHERE place = n / 2 + 1 AND over < 9e999) AS samples_over
   FROM ratio
   GROUP BY cell_id
 ),
@@ -141,6 +142,6 @@ JOIN met m ON m.cell_id = n.cell_id
 LEFT JOIN typical r ON r.cell_id = n.cell_id
 LEFT JOIN further f ON f.cell_id = n.cell_id
 LEFT JOIN averaged a ON a.cell_id = n.cell_id
-WHERE n.place = (n.n + 1) / 2
+WHERE n.place = n.n / 2 + 1
 ORDER BY n.environment, n.backend, n.model, n.batch, n.workers, n.task, NOT coalesce(n.target_reached, 1), n.trained_us,
          n.method, n.settings

@@ -165,6 +165,10 @@ TEST_CASE("a switch at an epoch's end names what goes over to what", "[d-27][d-3
   spec.local_steps = 4;
   spec.epochs = 2;
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("say more epochs"));
+  spec.epochs = 0;
+  spec.steps = 100;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("say epochs instead of steps"));
+  spec.steps = 0;
   spec.epochs = 4;
   CHECK(training_contradiction(spec).empty());
   CHECK_FALSE(trains_as_one(spec));

@@ -224,6 +224,43 @@ TEST_CASE("a pass over the data has a step, and a part of them a sample", "[d-16
   CHECK(ranks_misfit(spec, 4).empty());
 }
 
+TEST_CASE("epochs that leave no round for one of two ways of waiting are refused", "[d-34][d-28]") {
+  TrainingSpec spec;
+  spec.batch = 8;
+  spec.samples = 240;  // ten steps of three workers
+  spec.epochs = 3;
+  spec.local_steps = 20;
+  spec.switch_to = Synchronisation::local;
+  CHECK(ranks_misfit(spec, 3).empty());
+  spec.local_steps = 21;
+  CHECK_THAT(ranks_misfit(spec, 3),
+             ContainsSubstring("switch_to: a round of 21 steps does not fit into the 20 left") &&
+                 ContainsSubstring("fewer local_steps, or more epochs"));
+  CHECK(ranks_misfit(spec, 2).empty());  // who have fifteen steps in an epoch
+
+  spec.synchronisation = Synchronisation::local;
+  spec.switch_to = Synchronisation::bsp;
+  spec.local_steps = 10;
+  CHECK(ranks_misfit(spec, 3).empty());
+  spec.local_steps = 11;
+  CHECK_THAT(ranks_misfit(spec, 3),
+             ContainsSubstring("switch_after: a round of 11 steps does not fit into the 10 left"));
+
+  spec.switch_to.reset();
+  CHECK(ranks_misfit(spec, 3).empty());  // one round of local steps is done in any case
+  spec.synchronisation = Synchronisation::post_local;
+  spec.local_steps = 8;
+  spec.local_after = 16;
+  CHECK(ranks_misfit(spec, 3).empty());
+  spec.local_after = 17;  // three rounds of sums
+  CHECK_THAT(ranks_misfit(spec, 3),
+             ContainsSubstring("local_after: a round of 8 steps does not fit into the 6 left"));
+  spec.local_after = 1'000'000;
+  CHECK_THAT(ranks_misfit(spec, 3), ContainsSubstring("the 0 left"));
+  spec.epochs = 0;  // rounds are counted then
+  CHECK(ranks_misfit(spec, 3).empty());
+}
+
 TEST_CASE("sizes may be left to the method") {
   WorkCell cell = training_cell({});
   cell.knobs["bucket"] = "auto";

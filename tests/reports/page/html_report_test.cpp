@@ -322,6 +322,7 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
              WithinRel(100 * (81.0 / (80 * 1.015) - 1), 1e-6));
   REQUIRE(training.at("curves").size() == 3);
   CHECK(training["curves"][0]["losses"] == json::parse("[[1,3.0],[2,2.0],[3,1.0]]"));
+  CHECK(training["curves"][0]["configuration"] == training["curves"][0]["method"]);
   CHECK(training["published"].size() == 6);
   // Published pairs without a partner here: three libraries in two environments.
   CHECK(training["against_ring"].size() == 6);
