@@ -9,4 +9,4 @@ install(DIRECTORY "${_tree}/docs" DESTINATION "${_documents}" COMPONENT program
   FILES_MATCHING PATTERN "*.md" PATTERN "report.png")
 install(FILES "${_tree}/experiments/experiment.schema.json" DESTINATION "${_documents}/experiments" COMPONENT program)
 install(DIRECTORY "${_tree}/reports/measured" DESTINATION "${_documents}/reports" COMPONENT program
-  FILES_MATCHING PATTERN "*.md" PATTERN "*.md.xz" PATTERN "*.txt" PATTERN "*.csv")
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.md.xz" PATTERN "*.txt" PATTERN "*.csv" PATTERN "*.tsv")
