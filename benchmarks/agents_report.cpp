@@ -106,6 +106,38 @@ std::vector<Part> sweep_parts(const std::string& experiment, const std::string& 
   return parts_of(loaded.experiment.name, tasks, environments, options.budget);
 }
 
+/// The largest number of a launch.
+std::int64_t last_launch(const std::vector<SampledTask>& tasks) {
+  std::int64_t last = 0;
+  for (const SampledTask& task : tasks)
+    for (const auto& launches : task.arm_launch)
+      for (const std::int64_t launch : launches) last = std::max(last, launch);
+  return last;
+}
+
+/// Adds a sweep's part, to that of its name where one is of other collectives: a sweep that was cut
+/// by collective is searched whole.
+void add_part(std::vector<Part>& parts, Part part) {
+  const auto searches = [](const Part& one, const SampledTask& task) {
+    return std::any_of(one.tasks.begin(), one.tasks.end(), [&](const SampledTask& other) {
+      return other.search.task.key.task.collective == task.search.task.key.task.collective;
+    });
+  };
+  const auto same = std::find_if(parts.begin(), parts.end(), [&](const Part& one) {
+    return one.name == part.name &&
+           std::none_of(part.tasks.begin(), part.tasks.end(),
+                        [&](const SampledTask& task) { return searches(one, task); });
+  });
+  if (same == parts.end()) return parts.push_back(std::move(part));
+  // Databases number their launches by themselves, and one launch disturbs all that it measures.
+  const std::int64_t before = last_launch(same->tasks);
+  for (SampledTask& task : part.tasks) {
+    for (auto& launches : task.arm_launch)
+      for (std::int64_t& launch : launches) launch += before;
+    same->tasks.push_back(std::move(task));
+  }
+}
+
 std::vector<Part> grid_parts(const std::string& name, const std::string& db) {
   { const Store migrated(db); }
   const Reader reader(db);
@@ -404,7 +436,7 @@ int main(int argc, char** argv) {
     const Options options = parse({argv + 1, argv + argc});
     std::vector<Part> parts;
     for (const auto& [experiment, db, run] : options.sweeps)
-      for (Part& part : sweep_parts(experiment, db, run)) parts.push_back(std::move(part));
+      for (Part& part : sweep_parts(experiment, db, run)) add_part(parts, std::move(part));
     for (const auto& [name, db] : options.grids)
       for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
     for (Part& part : parts) search_part(part, options);

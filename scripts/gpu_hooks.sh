@@ -4,13 +4,14 @@
 #   scripts/gpu_hooks.sh OUTPUT_FOLDER trajectories=SECONDS steps=SECONDS [direct=SECONDS]
 # trajectories: steps until the target, of seeds FIRST (1) to SEEDS (5), LANES (2) at once: what a step computes does not depend on the
 #   link, so this runs outside of containers over what NCCL takes by itself, twice LANES jobs at once, and its times mean nothing.
+#   TRAJECTORY_HOOKS: of these of DDP's; TRAJECTORIES: ours for which it holds, "-": none of ours (no trainer is needed then).
 # steps: what a step takes behind the links, both sides in turn, the order alternating, until the time is over:
 #   of DDP's HOOKS (all), and those of ours for which OURS holds (a condition as of --only).
 # direct: whole trainings behind the first link, of the sides in DIRECT_HOOKS and DIRECT_OURS, against the product of the two.
 # CORES: a list for taskset, where other work has the rest. Leaves times.md (scripts/hook_times.py), trajectories.jsonl,
 # steps.jsonl, direct.jsonl, ours-*.sqlite and logs.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." || exit
 unset BUNDLE
@@ -94,7 +95,7 @@ trajectories() { # SECONDS
           { say "$hook, seed $seed: failed"; exit 1; }
       done
     ) & lanes+=($!)
-    ours gpu_training_hooks "seed$seed" $((end - SECONDS)) --set "seed=$seed" --only "$which" & lanes+=($!)
+    [ "$which" = - ] || { ours gpu_training_hooks "seed$seed" $((end - SECONDS)) --set "seed=$seed" --only "$which" & lanes+=($!); }
     [ $(((seed - ${FIRST:-1} + 1) % ${LANES:-2})) = 0 ] || [ "$seed" = "${SEEDS:-5}" ] || continue
     for lane in "${lanes[@]}"; do wait "$lane" || failed=1; done
     lanes=()

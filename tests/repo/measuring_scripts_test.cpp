@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "containers/command.hpp"
 
@@ -387,4 +388,91 @@ exit ${FIRST:-0}
   fs::remove_all(folder.path + "/out");
   CHECK(call("FIRST=2", "60 0,0,0").exit_code == 2);
   CHECK(call("", "60 0,0").exit_code == 2);
+}
+
+namespace {
+
+/// A tree of its own with copies of scripts, a program that tells how it was called, and `docker`
+/// and `python3` that do nothing but what a script asks of them.
+class ScriptTree : public Folder {
+ public:
+  explicit ScriptTree(const std::vector<const char*>& scripts) {
+    for (const char* folder : {"/scripts", "/build/release", "/bin"})
+      fs::create_directories(path + folder);
+    for (const char* name : scripts) fs::copy(kScripts + name, path + "/scripts/" + name);
+    program("build/release/dynamiccl", "echo \"$*\" >>\"${0%/build*}/calls\"\n");
+    program("bin/docker", "exit 0\n");
+  }
+  void program(const std::string& name, const std::string& body) const {
+    std::ofstream(path + "/" + name) << "#!/bin/bash\n" << body;
+    fs::permissions(path + "/" + name, fs::perms::owner_all);
+  }
+  [[nodiscard]] CommandResult run(const std::string& command) const {
+    return run_command(
+        {"bash", "-c",
+         "cd \"$0\" && export PATH=\"$0/bin:$PATH\" DYNAMICCL_NCCL_LIBRARY=/none; " + command,
+         path});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a sweep of many settings is cut by collective") {
+  const ScriptTree tree({"tune_sweep.sh", "gpu_setup.sh"});
+  const std::string places = "ENVIRONMENTS=bare-metal BACKENDS=openmpi ";
+  const auto whole = tree.run(places + "bash scripts/tune_sweep.sh state out 60 file.toml 0");
+  INFO(whole.out << whole.err);
+  CHECK(whole.exit_code == 0);
+  CHECK_THAT(tree.text("calls"),
+             ContainsSubstring("--only environment == bare-metal and backend == openmpi --db") &&
+                 ContainsSubstring("state/bare-metal-openmpi.sqlite"));
+  fs::remove(tree.path + "/calls");
+  const std::string parts = places + "COLLECTIVES='allreduce broadcast' ";
+  const auto cut = tree.run(parts + "bash scripts/tune_sweep.sh state out 60 file.toml 0");
+  CHECK(cut.exit_code == 0);
+  for (const char* each : {"allreduce", "broadcast"}) {
+    CHECK_THAT(tree.text("calls"),
+               ContainsSubstring(std::string("openmpi and collective == ") + each + " --db") &&
+                   ContainsSubstring(std::string("bare-metal-openmpi-") + each + ".sqlite"));
+    CHECK_THAT(tree.text("out/summary.txt"),
+               ContainsSubstring(std::string("sweep bare-metal-openmpi-") + each));
+  }
+  // What is done is not begun again; what was begun is resumed, a file alone is nothing begun.
+  fs::remove(tree.path + "/calls");
+  CHECK(tree.run(parts + "bash scripts/tune_sweep.sh state out 60 file.toml 0").exit_code == 0);
+  CHECK(!fs::exists(tree.path + "/calls"));
+  CHECK_THAT(tree.text("out/summary.txt"), ContainsSubstring("broadcast: done before"));
+  for (const bool begun : {false, true}) {
+    fs::remove_all(tree.path + "/state");
+    fs::create_directories(tree.path + "/state");
+    std::ofstream(tree.path + "/state/bare-metal-openmpi.sqlite") << "x";
+    tree.program("build/release/dynamiccl",
+                 std::string("case $* in query*) echo n; echo ") + (begun ? "1" : "0") +
+                     "; exit ;; esac; echo \"$*\" >\"${0%/build*}/calls\"\n");
+    CHECK(tree.run(places + "bash scripts/tune_sweep.sh state out 60 file.toml 0").exit_code == 0);
+    CHECK((tree.text("calls").find("--resume") != std::string::npos) == begun);
+  }
+  // Parts are no sweep of the whole file, so that agents' searches of it would be of what is
+  // missing.
+  CHECK(tree.run(parts + "bash scripts/tune_sweep.sh state out 60 file.toml 2").exit_code == 2);
+}
+
+TEST_CASE("trajectories of DDP's hooks can be run without ours") {
+  const ScriptTree tree({"gpu_hooks.sh", "gpu_setup.sh", "gpu_engine.sh", "hook_times.py"});
+  tree.program("bin/python3", R"(case $1 in
+  */ddp_hooks.py) [ "$RANK" != 0 ] || echo "{\"hook\": \"$3\", \"seed\": $5, \"steps\": 9, \"accuracy\": 0.6, \"reached\": true}" ;;
+  -c) echo /none ;;
+  *) exec /usr/bin/python3 "$@" ;;
+esac
+)");
+  const std::string hooks = "FIRST=3 SEEDS=3 TRAJECTORY_HOOKS='powersgd post-local' ";
+  const auto alone =
+      tree.run(hooks + "TRAJECTORIES=- bash scripts/gpu_hooks.sh out trajectories=60");
+  INFO(alone.out << alone.err);
+  CHECK(alone.exit_code == 0);
+  for (const char* each : {R"("powersgd", "seed": 3)", R"("post-local", "seed": 3)"})
+    CHECK_THAT(tree.text("out/trajectories.jsonl"), ContainsSubstring(each));
+  CHECK(!fs::exists(tree.path + "/calls"));
+  CHECK(tree.run(hooks + "bash scripts/gpu_hooks.sh both trajectories=60").exit_code == 0);
+  CHECK_THAT(tree.text("calls"), ContainsSubstring("run experiments/gpu_training_hooks.toml"));
 }
