@@ -105,7 +105,7 @@ def judge_cell(title, blocks):
     print("| **online**, last third | " + ", ".join(f"{late(b['online'][0]) / 1e3:.2f}" for b in blocks) + " |\n")
     within = statistics.fmean(over_table) <= math.log(1.03)
     print(f"online over the best static table ({', '.join(chosen)}): {shown(ratio(over_table))}: "
-          f"{'within 3 %' if within else 'NOT within 3 %'}")
+          f"{'within 3 %' if within else 'NOT within 3 %'}{'' if len(blocks) > 1 else ' in one launch, which proves nothing'}")
     print(f"online over NCCL's own choices: {shown(ratio(over_off))}")
     print(f"learning, % of its steps' time: {', '.join(f'{one:.2f}' for one in cost)}")
     for block in blocks:
@@ -139,8 +139,9 @@ def judge(path):
         if "channels" not in details or ".json" in (settings or ""):
             continue
         told = details["channels"]
+        share = details.get("tuner", {}).get("sm_share")
         print(f"{model}, {method}, {settings}: step {told['step_us']:.0f} us, {100 * told['sm_share']:.2f} % of multiprocessors"
-              f" (tuner's median {100 * details.get('tuner', {}).get('sm_share', math.nan):.2f} %): " +
+              f"{'' if share is None else f' (median while it learnt {100 * share:.2f} %)'}: " +
               "; ".join(f"{one['channel']}: {one['kernel_us']:.0f}, {one['proxy_us']:.0f}, {one['network_us']:.0f}"
                         for one in told["channels"]))
     known = [json.loads(text) for text, in db.execute(

@@ -21,8 +21,9 @@ class Movable {
   ~Movable() = default;
 };
 
-/// The threads of this process that copy large messages. They sleep while no large message is under
-/// way, and while one is but nothing moves for about a millisecond, until it does.
+/// The threads of this process that copy large messages. They sleep once none has been under way
+/// for a millisecond or two, or one was but nothing moved for some tens; until then they look for
+/// more and offer their cores to others.
 class CopyPool {
  public:
   static CopyPool& instance();
