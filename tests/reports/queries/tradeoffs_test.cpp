@@ -300,7 +300,7 @@ TEST_CASE("the trace of a search shows each step's gain, and none where a guard 
   CHECK(rows.real(0, "improved_percent") == 0.0);
   CHECK(rows.real(1, "improved_percent") == 25.0);
   CHECK(rows.real(2, "best_so_far_us") == 12.0);
-  CHECK_THAT(rows.real(3, "improved_percent"), Catch::Matchers::WithinAbs(12.5, 1e-9));
+  CHECK_THAT(rows.real(3, "improved_percent").value(), Catch::Matchers::WithinAbs(12.5, 1e-9));
   for (const std::size_t step : {0, 1, 3, 4, 5}) CHECK(rows.text(step, "broadcast").empty());
   CHECK(rows.text(2, "broadcast") == "new table");
   CHECK(rows.real(4, "improved_percent") == 50.0);
