@@ -92,7 +92,9 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.steps = options_.steps;
   request.warmup = options_.warmup;
   request.learn_seconds = call_agent_ == nullptr ? 0 : learn_seconds;
-  if (best_us_ > 0) request.learn_below = Micros(kPromising * best_us_);
+  // The best launch setting is started again to learn under, however busy the machine is then.
+  if (best_us_ > 0 && setting.variables != best_.variables)
+    request.learn_below = Micros(kPromising * best_us_);
   request.times_calls = times_calls;
   request.step_calls = result_.observed.step_calls;
   request.leader.agent = options_.call_agent == "none" ? "default" : options_.call_agent;
