@@ -306,17 +306,7 @@ class Expansion {
     if (experiment_.where.empty() && experiment_.exclude.empty() && only_ == nullptr) return true;
     Knobs knobs = group.knobs;
     knobs.insert(cell.knobs.begin(), cell.knobs.end());
-    CellView view;
-    view.environment = group.environment;
-    view.backend = name_of(group.backend);
-    view.architecture = name_of(group.architecture);
-    view.collective = name_of(cell.collective);
-    view.datatype = name_of(cell.datatype);
-    view.algorithm = cell.algorithm;
-    view.ranks = group.ranks;
-    view.size_bytes = cell.size.count();
-    view.in_place = cell.in_place;
-    view.knobs = &knobs;
+    const CellView view = view_of(group, cell, knobs);
     const auto holds = [&](const Expression& expression) { return expression.matches(view); };
     return std::all_of(experiment_.where.begin(), experiment_.where.end(), holds) &&
            std::none_of(experiment_.exclude.begin(), experiment_.exclude.end(), holds) &&
@@ -350,6 +340,22 @@ std::string knobs_key(const std::map<std::string, std::string>& knobs) {
   std::string key;
   for (const auto& [name, value] : knobs) key += fmt::format("{}={};", name, value);
   return key;
+}
+
+CellView view_of(const PlannedGroup& group, const WorkCell& cell,
+                 const std::map<std::string, std::string>& knobs) {
+  CellView view;
+  view.environment = group.environment;
+  view.backend = name_of(group.backend);
+  view.architecture = name_of(group.architecture);
+  view.collective = name_of(cell.collective);
+  view.datatype = name_of(cell.datatype);
+  view.algorithm = cell.algorithm;
+  view.ranks = group.ranks;
+  view.size_bytes = cell.size.count();
+  view.in_place = cell.in_place;
+  view.knobs = &knobs;
+  return view;
 }
 
 Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,

@@ -16,6 +16,11 @@ namespace dynamiccl {
 Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,
                const Expression* only);
 
+/// A cell as expressions see it, which holds only while all three live.
+/// @param knobs of group and cell, as an experiment writes them
+CellView view_of(const PlannedGroup& group, const WorkCell& cell,
+                 const std::map<std::string, std::string>& knobs);
+
 /// "NAME=VALUE;" of each, for ids.
 std::string knobs_key(const std::map<std::string, std::string>& knobs);
 

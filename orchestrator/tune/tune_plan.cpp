@@ -78,27 +78,13 @@ Knobs common_knobs(const PlannedGroup& group) {
   return knobs;
 }
 
-bool is_held_out(const TuneOptions& tune, const PlannedGroup& group, const WorkCell& cell) {
-  CellView view;
-  view.environment = group.environment;
-  view.backend = name_of(group.backend);
-  view.architecture = name_of(group.architecture);
-  view.collective = name_of(cell.collective);
-  view.datatype = name_of(cell.datatype);
-  view.algorithm = cell.algorithm;
-  view.ranks = group.ranks;
-  view.size_bytes = cell.size.count();
-  view.in_place = cell.in_place;
-  view.knobs = &group.knobs;
-  for (const Expression& expression : tune.held_out)
-    if (expression.matches(view)) return true;
-  return false;
-}
-
 TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                    const PlannedGroup& group, std::size_t index, const WorkCell& cell) {
   TuneTask task = task_in(group, index, cell);
-  task.held_out = is_held_out(options, group, cell);
+  const CellView view = view_of(group, cell, group.knobs);
+  task.held_out =
+      std::any_of(options.held_out.begin(), options.held_out.end(),
+                  [&](const Expression& expression) { return expression.matches(view); });
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   context.huge_pages = options.huge_pages;
