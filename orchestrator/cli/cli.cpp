@@ -211,7 +211,10 @@ std::string readable(std::string text) {
 /// What is no option or argument of the verb, in words: CLI11 lists it from behind.
 std::string unexpected_text(const CLI::App& verb, const std::string& word) {
   if (!word.starts_with("-"))
-    return fmt::format("{}: \"{}\" is one argument too many", verb.get_name(), word);
+    return fmt::format("{}: \"{}\" is one argument too many{}", verb.get_name(), word,
+                       verb.get_name() == "tune" ? "; a command of your own stands behind --: "
+                                                   "dynamiccl tune -- torchrun train.py"
+                                                 : "");
   const std::string option = word.substr(0, word.find('='));
   std::vector<std::string> known;
   for (const auto* one : verb.get_options())

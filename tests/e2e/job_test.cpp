@@ -149,11 +149,12 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   setenv("NCCL_CONF_FILE", (out + "/nccl.conf").c_str(), 1);
   CHECK(std::system((kJob + " --steps 5").c_str()) == 0);
   unsetenv("NCCL_CONF_FILE");
-  const auto again = program.run({"tune", "--recheck", "--out", out, "--pairs", "3", "--", kJob});
+  const auto again = program.run({"tune", "--recheck", "--out", out, "--pairs", "4", "--", kJob});
   INFO(again.err << again.out);
   CHECK(again.exit_code == 0);
   CHECK(says(again.out, "still hold"));
   CHECK(says(again.err, "driver unknown"));
+  CHECK(says(again.err, "will be started 8 times (16 at most)"));
   CHECK(nothing_left(program));
 
   // A file without settings holds nothing that could be checked, whatever was learnt per call.
@@ -174,6 +175,8 @@ TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
   CHECK(says(tuned.err, "25 calls a step"));
+  // Two pairs have no interval.
+  CHECK(says(tuned.err, "and 6 times to confirm (20 at most)"));
   CHECK_FALSE(says(tuned.err, "FAILED"));
 }
 
@@ -320,6 +323,8 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   CHECK(unheard.exit_code == 0);
   CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
   CHECK(says(unheard.err, "the leader took 0."));
+  const auto told = program.run({"tune", "--online", "--json", "--out", out, "--", "/bin/true"});
+  CHECK(nlohmann::json::parse(told.out).at("command_exit_code") == 0);
   CHECK(says(program.run({"tune", "--max-cores", "0", "--", "true"}).err, "Value 0 is too small"));
   const std::string none = tune({"/bin/sleep", "100"});
   CHECK(says(none, "no rank of it loaded the plugin"));
@@ -563,8 +568,87 @@ TEST_CASE("Ctrl-C among the pairs tells what those that ended say, and keeps not
   CHECK(Program::wait(pid) == 130);
   INFO(program.said());
   CHECK(says(program.said(), "interrupted, so nothing is kept; "));
-  CHECK(says(program.said(), "in the pairs that ended; every choice:"));
+  CHECK(says(program.said(), "pairs that ended; every choice:"));
+  CHECK_FALSE(says(program.said(), "FAILED"));
   CHECK_FALSE(fs::exists(out + "/nccl.conf"));
+}
+
+TEST_CASE("Ctrl-C after pairs enough keeps what they have confirmed, and says how many",
+          "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  // Settings make it four times as fast, but for the first pair's launch: three pairs leave it
+  // open, five do not, and the sixth does not end.
+  const std::string job = program.file(
+      "job.sh", "#!/bin/sh\ncd '" + program.folder() + "' && echo >> started && pace=3e6\n" +
+                    "launch=$(wc -l < started)\n[ $launch -lt 13 ] || sleep 1000\n"
+                    "grep -qE 'NTHREADS|MIN_CTAS' \"$NCCL_CONF_FILE\" && pace=12e6\n"
+                    "[ $launch -ne 4 ] || pace=4e6\n"
+                    "exec " +
+                    kJob + " --pace $pace\n");
+  fs::permissions(job, fs::perms::owner_all);
+  const pid_t pid =
+      program.start({"tune", "--out", out, "--launches", "2", "--pairs", "3", "--steps", "4",
+                     "--warmup-steps", "1", "--call-agent", "none", "--", job});
+  while (!fs::exists(program.folder() + "/started") ||
+         text_of(program.folder() + "/started").size() < 13) {
+    if (Program::has_ended(pid)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  INFO(program.said());
+  REQUIRE_FALSE(Program::has_ended(pid));
+  kill(pid, SIGINT);
+  CHECK(Program::wait(pid) == 130);
+  const std::string said = program.said();
+  INFO(said);
+  CHECK(says(said, "FASTER: "));
+  CHECK(says(said, "on 5 pairs of fresh launches in turn)"));
+  CHECK(says(said, "start the job with\n  NCCL_CONF_FILE="));
+  CHECK(says(said, "those that had ended are enough"));
+  CHECK(fs::exists(out + "/nccl.conf"));
+  CHECK(nlohmann::json::parse(text_of(out + "/table.json")).at("provenance").at("pairs") == 5);
+  CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass'") ==
+        1);
+  CHECK(program.value("SELECT status FROM run") == "interrupted");
+  CHECK(nothing_left(program));
+}
+
+TEST_CASE("pairs whose launches fail are told as that, with the job's last words", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string job = program.file(
+      "job.sh", "#!/bin/sh\ncd '" + program.folder() + "' && echo >> started && pace=3e6\n" +
+                    "[ $(wc -l < started) -lt 3 ] || { echo out of memory >&2; exit 9; }\n"
+                    "grep -qE 'NTHREADS|MIN_CTAS' \"$NCCL_CONF_FILE\" && pace=12e6\n"
+                    "exec " +
+                    kJob + " --pace $pace\n");
+  fs::permissions(job, fs::perms::owner_all);
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2", "--pairs", "3",
+                   "--steps", "4", "--call-agent", "none", "--", job});
+  INFO(tuned.err << tuned.out);
+  CHECK(tuned.exit_code == 1);
+  CHECK(says(tuned.out,
+             ": 6 of the 6 launches of its pairs failed (the command ended with exit "
+             "code 9); nothing is kept"));
+  CHECK_FALSE(says(tuned.out, "against"));
+  CHECK(says(tuned.err, "exit code 9; its last line on stderr: out of memory"));
+  CHECK_FALSE(fs::exists(program.folder() + "/tuned/nccl.conf"));
+}
+
+TEST_CASE("sums of three ranks that keep their order: no call's settings are learnt", "[E-64]") {
+  const OverNetwork network;
+  const Program program;
+  const auto tuned = program.run({"tune", "--same-bits", "--out", program.folder() + "/tuned",
+                                  "--launches", "3", "--pairs", "3", "--steps", "4",
+                                  "--learn-seconds", "1", "--", kJob, "--ranks", "3"});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, "sums must stay the same bit by bit: "));
+  CHECK_FALSE(says(tuned.err, "network=DynamICCL"));
+  CHECK(program.value("SELECT count(*) FROM decision WHERE task_key NOT LIKE 'nccl/job/step/%'") ==
+        0);
 }
 
 TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E-102]") {

@@ -178,6 +178,29 @@ TEST_CASE("four looks keep what is as fast as its default in 1 of 40 cases", "[E
   CHECK(kept > 10);
 }
 
+TEST_CASE("what the rule has confirmed is FASTER, by however little, cut off or not", "[E-136]") {
+  const ConfirmationRule rule{3, 3, 0.982, 0.02};
+  const auto pairs = [](const std::vector<double>& chosen) {
+    std::vector<PairedTime> rounds;
+    for (const double us : chosen) rounds.push_back({us, 100});
+    return rounds;
+  };
+  // Below 1 for sure, and not by the whole band: the search ends there, and keeps it.
+  const auto little = pairs({97.0, 97.1, 96.9, 97.6, 96.4, 97.0});
+  const auto ratio = ratio_of(little, rule.confidence);
+  REQUIRE((ratio && ratio->interval && ratio->interval->high < 1));
+  CHECK(confirmed_verdict(little, rule, false) == Verdict::faster);
+  CHECK(confirmed_verdict(pairs({98.2, 99.2, 98.7}), rule, false) != Verdict::slower);
+  // What was cut off between two looks is looked at once more, from the first look's pairs on.
+  CHECK(confirmed_verdict(pairs({50, 50, 90}), rule, true) == Verdict::unclear);
+  CHECK(confirmed_verdict(pairs({50, 51, 60, 50, 51}), rule, true) == Verdict::faster);
+  CHECK(confirmed_verdict(pairs({50, 51, 50}), {6, 3, 0.982, 0.02}, true) == Verdict::unclear);
+  // Whatever else it says stays unsaid then.
+  CHECK(confirmed_verdict(pairs({150, 151, 150}), rule, false) == Verdict::slower);
+  CHECK(confirmed_verdict(pairs({150, 151, 150}), rule, true) == Verdict::unclear);
+  CHECK(confirmed_verdict(pairs({NAN, NAN, NAN}), rule, false) == Verdict::unclear);
+}
+
 TEST_CASE("a choice that hardly ever works is not measured on") {
   Confirmations confirming({{0, 1}}, kRule);
   for (int round = 0; round < 10; ++round) {

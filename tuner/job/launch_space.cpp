@@ -87,18 +87,20 @@ std::vector<Knob> launch_knobs(const JobFacts& facts, const JobConstraints& cons
                      .target = setting_text(SettingScope::env, variable),
                      .values = std::move(values)});
   };
-  // With two ranks a sum has one order; with more, channels and chunks decide whose value is first.
-  const bool may_reorder = !constraints.same_bits || facts.ranks <= 2;
+  const bool may_reorder = !keeps_order(facts, constraints);
   const bool sockets = facts.network && !facts.rdma;
   // Ranks that one folder reaches, and that NCCL sends through a network none the less.
-  if (sockets && facts.ranks > 1 && facts.ranks_per_host == facts.ranks &&
+  // That comes with caps of channels per size, and NCCL plans anew for another network.
+  if (may_reorder && sockets && facts.ranks > 1 && facts.ranks_per_host == facts.ranks &&
       !taken.contains("NCCL_NET_PLUGIN"))
     add("network", kNetwork, {kFolderNetwork});
   if (sockets) add("socket_threads", kThreads, {"1", "2", "4"});
   if (sockets) add("sockets", kSockets, {"2", "4"});
   if (facts.network && facts.rdma) add("queue_pairs", kQueuePairs, {"2", "4"});
-  // Over how many cards a GPU's messages go; ranks keep the order that the job gave them.
-  if (facts.network && facts.rdma && facts.nics > 1 && facts.nccl_version >= kCardsSince) {
+  // Over how many cards a GPU's messages go; ranks keep the order that the job gave them, channels
+  // do not.
+  if (may_reorder && facts.network && facts.rdma && facts.nics > 1 &&
+      facts.nccl_version >= kCardsSince) {
     std::vector<std::string> most;
     for (int cards = 1; cards <= facts.nics; cards *= 2)
       most.push_back(fmt::format("MAX:{}", cards));
@@ -110,12 +112,20 @@ std::vector<Knob> launch_knobs(const JobFacts& facts, const JobConstraints& cons
                       : std::vector<std::string>{"8", "16", "24", "32"});
     if (!facts.network) add("buffer_bytes", kBuffer, {"1048576", "8388608", "16777216"});
   } else {
-    left_out.push_back("sums must stay the same bit by bit: channels and buffers are not changed");
+    left_out.emplace_back(
+        "sums must stay the same bit by bit: channels, buffers, cards, the network and calls' "
+        "settings are not changed");
   }
   return knobs;
 }
 
 }  // namespace
+
+bool keeps_order(const JobFacts& facts, const JobConstraints& constraints) {
+  // With two ranks a sum has one order; with more, algorithms, channels and chunks decide whose
+  // value is first.
+  return constraints.same_bits && facts.ranks > 2;
+}
 
 ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraints,
                          const std::set<std::string>& taken, std::vector<std::string>& left_out) {

@@ -20,6 +20,10 @@ struct JobConstraints {
   bool same_bits = false;  ///< sums in the default's order: every result stays the same bit by bit
 };
 
+/// Must the order of sums stay, and can settings change it here? Then no call's settings are
+/// learnt.
+bool keeps_order(const JobFacts& facts, const JobConstraints& constraints);
+
 /// NCCL's launch-scope settings that may matter for a job where it runs: helper threads and sockets
 /// where its messages go through sockets, the network through a shared folder where they do so
 /// within one machine, queue pairs over InfiniBand, channels and buffers elsewhere. All knobs are

@@ -158,6 +158,14 @@ bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule&
   return ratio && ratio->interval && ratio->interval->high < 1;
 }
 
+Verdict confirmed_verdict(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
+                          bool cut_off) {
+  const bool looked = rounds.size() >= static_cast<std::size_t>(rule.launches);
+  if (looked && is_confirmed(rounds, rule)) return Verdict::faster;
+  const auto ratio = ratio_of(rounds, rule.confidence);
+  return cut_off || !ratio ? Verdict::unclear : judge(*ratio, {rule.band});
+}
+
 Confirmations::Confirmations(const std::vector<Ask>& choices, const ConfirmationRule& rule)
     : rule_(rule) {
   for (const Ask& choice : choices) times_[choice];

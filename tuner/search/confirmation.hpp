@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
 #include "tuner/search/replay.hpp"
 
 namespace dynamiccl {
@@ -37,6 +38,12 @@ std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double conf
 
 /// Is the choice kept? When it is faster with the rule's confidence, be it by less than any band.
 bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule);
+
+/// FASTER where the choice is kept; else what the rounds say of it, UNCLEAR where they were cut
+/// off. A cut takes the place of the look that would have come next: from as many rounds on as the
+/// first look has, it is one of the looks that the rule's confidence allows for.
+Verdict confirmed_verdict(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
+                          bool cut_off);
 
 /// Choices while they are confirmed.
 class Confirmations {

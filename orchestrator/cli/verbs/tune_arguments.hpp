@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ struct TuneArguments {
   // Of `tune -- COMMAND`.
   std::string call_agent = "ppo";
   int launches = 11;
-  int pairs = 6;
+  std::optional<int> pairs;  ///< 6, of --recheck 3
   std::size_t steps = 12;
   std::size_t warmup = 3;
   double trial_seconds = 60;

@@ -70,13 +70,17 @@ std::string plugin_of(const TuneArguments& arguments) {
   return path;
 }
 
+/// A ratio of fewer has no interval: no look at them could end the search.
+constexpr int kFewestPairs = 3;
+
 JobTuningOptions tuning_options(const TuneArguments& arguments) {
   JobTuningOptions options;
   options.agent = arguments.agents.empty() ? "bandit" : arguments.agents.front();
   options.call_agent = arguments.call_agent;
   options.agent_options = agent_options(arguments);
   options.launches = arguments.launches;
-  options.confirmation.launches = arguments.pairs;
+  options.confirmation.launches =
+      std::max(kFewestPairs, arguments.pairs.value_or(arguments.recheck ? 3 : 6));
   options.trial_seconds = arguments.trial_seconds;
   options.steps = arguments.steps;
   options.warmup = arguments.warmup;
@@ -142,6 +146,8 @@ json result_json(const JobTuningResult& result, const std::string& run, const st
               {"search_launches", result.search_launches},
               {"confirm_launches", result.confirm_launches},
               {"failed_launches", result.failed_launches},
+              {"pairs", result.pairs},
+              {"interrupted", result.interrupted_by != 0},
               {"observed_step_us", result.observed.step.count()},
               {"calls_per_step", result.observed.calls_per_step},
               {"setting", result.arm},
@@ -186,6 +192,12 @@ std::string ratio_text(const JobTuningResult& result) {
       interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "");
 }
 
+/// Why pairs say nothing.
+std::string failed_text(const JobTuningResult& result) {
+  return fmt::format("{} of the {} of its pairs failed ({})", result.failed_confirmations,
+                     counted(result.confirm_launches, "launch"), result.failure);
+}
+
 std::string where_choices_are(const std::string& run, const Shared& shared) {
   return fmt::format("every choice:\n  {}",
                      command_line({started_as(shared.argv.front()), "query", "decisions", "--run",
@@ -197,7 +209,8 @@ std::string interrupted_text(const JobTuningResult& result, const std::string& r
                              const Shared& shared) {
   std::string text = "interrupted, so nothing is kept";
   if (result.ratio)
-    text += fmt::format("; {}: {} in the pairs that ended", result.arm, ratio_text(result));
+    text += fmt::format("; {}: {} in the {} that ended", result.arm, ratio_text(result),
+                        counted(result.pairs, "pair"));
   else if (!result.arm.empty() && result.arm != "default")
     text += fmt::format("; best so far, not confirmed: {}", result.arm);
   return text + "; " + where_choices_are(run, shared);
@@ -209,11 +222,17 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
     fmt::print("{}\n", result_json(result, run, use).dump(1));
     return;
   }
+  if (result.unjudged()) {
+    fmt::print("UNCLEAR: {}: {}; nothing is kept: NCCL's default stays\n", result.arm,
+               failed_text(result));
+    return;
+  }
   if (result.arm == "default" || result.arm.empty())
     fmt::print("nothing that was tried made the step faster: NCCL's default stays\n");
   else
-    fmt::print("{}: {} ({} against NCCL's default on fresh launches in turn)\n",
-               name_of(result.verdict), result.arm, ratio_text(result));
+    fmt::print("{}: {} ({} against NCCL's default on {} of fresh launches in turn)\n",
+               name_of(result.verdict), result.arm, ratio_text(result),
+               counted(result.pairs, "pair"));
   if (result.kept())
     fmt::print("start the job with\n  {} {}\n", quoted_assignment(use),
                quoted_command(shared.command));
@@ -278,14 +297,23 @@ FileDescriptor lock_folder(const std::string& folder) {
   return lock;
 }
 
+/// How often the command is going to be started.
+std::string starts_text(const JobTuningOptions& options, bool recheck) {
+  const int confirming = 2 * options.confirmation.launches;
+  if (recheck)
+    return fmt::format("{} ({} at most)", counted(confirming, "time"),
+                       confirming * kLooksOfRecheck);
+  return fmt::format("up to {} to search and {} to confirm ({} at most)",
+                     counted(options.launches, "time"), counted(confirming, "time"),
+                     options.launches + confirming * options.confirmation.looks);
+}
+
 /// Says what is going to happen before it does.
-void announce(const JobTuningOptions& options, const JobCommand& command, const Console& console) {
-  const int most =
-      options.launches + 2 * options.confirmation.launches * options.confirmation.looks;
+void announce(const JobTuningOptions& options, const JobCommand& command, bool recheck,
+              const Console& console) {
   console.note(fmt::format(
-      "the command will be started up to {} to search and {} to confirm ({} at most), "
-      "each time until {} seen and for {:.0f} s at most:\n  {}",
-      counted(options.launches, "time"), counted(2 * options.confirmation.launches, "time"), most,
+      "the command will be started {}, each time until {} seen and for {:.0f} s at most:\n  {}",
+      starts_text(options, recheck),
       options.warmup + options.steps == 1
           ? "one step was"
           : fmt::format("{} steps were", options.warmup + options.steps),
@@ -298,7 +326,7 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                   const std::string& out, const std::string& plugin, const RunInfo& info,
                   const Shared& shared, const Console& console) {
   for (const std::string& note : result.notes) console.note(note);
-  if (result.interrupted_by != 0) {
+  if (result.interrupted_by != 0 && !result.kept()) {
     console.note(interrupted_text(result, info.id, shared));
     return 128 + result.interrupted_by;
   }
@@ -310,18 +338,29 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                         {"command", recorded_command(shared.command)},
                         {"agent", arguments.agents.empty() ? "bandit" : arguments.agents.front()},
                         {"call_agent", arguments.call_agent},
-                        {"launches", result.search_launches + result.confirm_launches}});
+                        {"launches", result.search_launches + result.confirm_launches},
+                        {"pairs", result.pairs}});
   print_result(result, info.id, use, shared);
   console.note(fmt::format("{} to search among {}, {} to confirm; {}",
                            counted(result.search_launches, "launch"),
                            counted(result.settings, "setting"), result.confirm_launches,
                            where_choices_are(info.id, shared)));
-  return exit_code::kFine;
+  if (result.interrupted_by != 0) {
+    console.note("interrupted while more pairs were measured; those that had ended are enough");
+    return 128 + result.interrupted_by;
+  }
+  return result.unjudged() ? exit_code::kCellFailed : exit_code::kFine;
 }
 
 int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, const RunInfo& info,
                    const Shared& shared, const Console& console) {
-  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (result.interrupted_by != 0 && !result.kept()) {
+    console.note(result.ratio ? fmt::format("interrupted; {} in the {} that ended, which is too "
+                                            "little to tell whether the stored settings hold",
+                                            ratio_text(result), counted(result.pairs, "pair"))
+                              : "interrupted before two pairs had ended: nothing is known");
+    return 128 + result.interrupted_by;
+  }
   // A file that the user may have from anywhere.
   const auto told = [&](const char* name) {
     const json& of = stored.provenance;
@@ -332,12 +371,15 @@ int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, co
   console.note(fmt::format("stored with NCCL {}, driver {}", told("nccl"), told("driver")));
   if (shared.json)
     fmt::print("{}\n", result_json(result, info.id, "").dump(1));
+  else if (result.unjudged())
+    fmt::print("UNCLEAR: whether the stored settings hold is not known: {}\n", failed_text(result));
   else
-    fmt::print("{}: {} ({})\n", name_of(result.verdict),
+    fmt::print("{}: {} ({}, {})\n", name_of(result.verdict),
                result.verdict == Verdict::faster ? "the stored settings still hold"
                                                  : "the stored settings are not surely faster now; "
                                                    "tune the job again",
-               ratio_text(result));
+               ratio_text(result), counted(result.pairs, "pair"));
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
   switch (result.verdict) {
     case Verdict::faster:
       return exit_code::kFine;
@@ -348,8 +390,25 @@ int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, co
   }
 }
 
+json online_json(const JobTrialResult& trial, const std::string& run) {
+  json object{{"run_id", run},
+              {"reason", trial.reason},
+              {"command_exit_code", trial.exit_code},
+              {"interrupted", trial.interrupted_by != 0},
+              {"leader_cpu_s", trial.cost.cpu_s},
+              {"leader_wall_s", trial.cost.wall_s},
+              {"choices", trial.cost.choices},
+              {"choice_us", trial.cost.choice_us}};
+  if (trial.ok()) {
+    object["step_us"] = trial.step.count();
+    object["steps"] = trial.step_us.size();
+    object["calls_per_step"] = trial.calls_per_step;
+  }
+  return object;
+}
+
 int run_online(const JobCommand& command, const JobTuningOptions& options, const std::string& out,
-               JobLog& log, const Console& console) {
+               JobLog& log, const std::string& run, bool as_json, const Console& console) {
   TrialRequest request;
   request.seconds = 1e9;
   request.steps = 0;
@@ -383,14 +442,16 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
       "the leader took {:.2f} s of a core in {:.0f} s; {} choices of {:.0f} us, which every rank "
       "would have made without it",
       trial.cost.cpu_s, trial.cost.wall_s, trial.cost.choices, trial.cost.choice_us));
-  if (trial.ok())
+  if (as_json)
+    fmt::print("{}\n", online_json(trial, run).dump(1, ' ', false, json::error_handler_t::replace));
+  if (trial.ok() && !as_json)
     fmt::print("{:.4g} ms a step over {}, {} each\n", trial.step.count() / 1e3,
                counted(trial.step_us.size(), "step"), counted(trial.calls_per_step, "call"));
-  else if (trial.started && !trial.heard)
+  if (trial.started && !trial.heard)
     console.warning(
         "no rank of it loaded the plugin, so nothing was learnt: it must use NCCL 2.23 "
         "or later and read NCCL_CONF_FILE; NCCL_DEBUG=INFO shows what it loads");
-  else
+  else if (!trial.ok())
     console.warning(trial.reason);
   if (trial.interrupted_by != 0) return 128 + trial.interrupted_by;
   return trial.exit_code == 0 ? exit_code::kFine : exit_code::kCellFailed;
@@ -427,8 +488,10 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--launches", arguments.launches, "launches to search with (11)")
       ->check(CLI::Range(2, 1000))
       ->group(kJobGroup);
-  verb.add_option("--pairs", arguments.pairs,
-                  "pairs of launches before the confirmation looks (6); it looks up to three times")
+  verb.add_option(
+          "--pairs", arguments.pairs,
+          "pairs of launches before the confirmation looks (6, of --recheck 3; 2 are held as "
+          "3); it looks up to three times, of --recheck twice")
       ->check(CLI::Range(2, 1000))
       ->group(kJobGroup);
   verb.add_option("--steps", arguments.steps, "steps to measure in a launch (12)")
@@ -507,12 +570,12 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
                      [&](const DecisionAuthor& author, const std::vector<DecisionInfo>& rows) {
                        log.add(author, rows);
                      });
+    if (!arguments.online) announce(options, command, arguments.recheck, console);
     if (arguments.online) {
-      code = run_online(command, options, out, log, console);
+      code = run_online(command, options, out, log, info.id, shared.json, console);
     } else if (arguments.recheck) {
-      code = finish_recheck(tuning.recheck(stored->choice, 3), *stored, info, shared, console);
+      code = finish_recheck(tuning.recheck(stored->choice), *stored, info, shared, console);
     } else {
-      announce(options, command, console);
       code = finish_search(tuning.search_and_confirm(), arguments, out, command.plugin, info,
                            shared, console);
     }

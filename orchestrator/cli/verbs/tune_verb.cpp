@@ -358,10 +358,36 @@ constexpr const char* kExamples =
     "schedule\n"
     "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"
     "  dynamiccl tune --online -- torchrun --nproc-per-node 2 train.py  one run, accompanied\n"
-    "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply or --recheck "
-    "is "
-    "slower\n"
-    "than the default, 5 --recheck could not tell, 130 Ctrl-C.";
+    "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply is slower than "
+    "the\n"
+    "default, or one of --recheck no faster, 5 --recheck could not tell, 130 Ctrl-C.";
+
+/// A command's options that act in another of its ways alone.
+void require_that_all_act_there(const CLI::App& verb, const TuneArguments& arguments) {
+  static const std::set<std::string> kIdleInSearch{"--learn-cost"};
+  static const std::set<std::string> kIdleOnline{
+      "--agent",         "--launches",      "--pairs",     "--steps",     "--warmup-steps",
+      "--trial-seconds", "--learn-seconds", "--max-cores", "--same-bits", "--max-gpu-memory"};
+  static const std::set<std::string> kIdleInRecheck{
+      "--agent",      "--call-agent", "--launches",  "--learn-seconds",
+      "--learn-cost", "--max-cores",  "--same-bits", "--max-gpu-memory"};
+  const auto& idle = arguments.online    ? kIdleOnline
+                     : arguments.recheck ? kIdleInRecheck
+                                         : kIdleInSearch;
+  std::vector<std::string> given;
+  for (const CLI::Option* option : verb.get_options())
+    if (option->count() > 0 && idle.contains(option->get_name()))
+      given.push_back(option->get_name());
+  if (given.empty()) return;
+  throw Error(ErrorKind::input,
+              fmt::format("tune: {} {} nothing with {}", join(given, ", "),
+                          given.size() == 1 ? "does" : "do",
+                          arguments.online    ? "--online: the command is started once, to its own "
+                                                "end, and calls' settings alone are learnt"
+                          : arguments.recheck ? "--recheck: settings that were found are held "
+                                                "against the default, nothing is searched"
+                                              : "a search: it is --online's"));
+}
 
 /// Options that would be silently without effect: a command's with a file, a file's with a command.
 void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
@@ -389,6 +415,7 @@ void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                     command ? "it is an experiment file's (tune FILE)"
                             : "it is a command's (tune -- COMMAND)",
                     in_file ? "; of a file's cells --set tune.parallelism=tp says it" : ""));
+  if (command) require_that_all_act_there(verb, arguments);
   if (arguments.agents.size() > 1 && !arguments.replay)
     throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
 }

@@ -92,7 +92,9 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.steps = options_.steps;
   request.warmup = options_.warmup;
   request.learn_seconds = call_agent_ == nullptr ? 0 : learn_seconds;
-  if (best_us_ > 0) request.learn_below = Micros(kPromising * best_us_);
+  // The best launch setting is started again to learn under, however busy the machine is then.
+  if (best_us_ > 0 && setting.variables != best_.variables)
+    request.learn_below = Micros(kPromising * best_us_);
   request.times_calls = times_calls;
   request.step_calls = result_.observed.step_calls;
   request.leader.agent = options_.call_agent == "none" ? "default" : options_.call_agent;
@@ -108,11 +110,18 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.leader.host_facts = kHost;
   JobTrialResult trial =
       run_trial(command_, request, [&](const std::string& text) { console_.detail(text); });
-  console_.launched(
-      trial.ok() ? fmt::format("{}: {} a step", what, milliseconds(trial.step.count())) : what,
-      trial.reason, trial.seconds);
-  if (!trial.ok()) ++result_.failed_launches;
-  if (trial.interrupted_by != 0) result_.interrupted_by = trial.interrupted_by;
+  if (trial.interrupted_by != 0) {
+    result_.interrupted_by = trial.interrupted_by;
+    console_.note(fmt::format("{}: interrupted after {:.1f} s", what, trial.seconds));
+  } else {
+    const std::string end = trial.failed() ? last_line(trial.output) : "";
+    console_.launched(
+        trial.ok() ? fmt::format("{}: {} a step", what, milliseconds(trial.step.count())) : what,
+        end.empty() ? trial.reason
+                    : fmt::format("{}; its last line on stderr: {}", trial.reason, end),
+        trial.seconds);
+    if (!trial.ok()) ++result_.failed_launches;
+  }
   store_call_decisions(trial, label);
   return trial;
 }
@@ -208,6 +217,8 @@ void JobTuning::observe() {
     result_.notes.emplace_back(
         "in-network aggregation is active: NCCL's own choices are left alone per call");
   }
+  // The space says so.
+  if (keeps_order(result_.facts, options_.constraints)) call_agent_.reset();
   best_us_ = seen.step.count();
   best_arm_ = "default";
   result_.observed = std::move(seen);
@@ -426,6 +437,9 @@ void JobTuning::confirm() {
       ++result_.confirm_launches;
       measured[side].trial = {trial.ok(), trial.step};
       if (result_.interrupted_by != 0) break;
+      if (trial.ok()) continue;
+      ++result_.failed_confirmations;
+      result_.failure = trial.reason;
     }
     // The pairs before an interruption still say something, if not enough.
     if (result_.interrupted_by == 0) confirmations.add(asks, measured);
@@ -433,12 +447,12 @@ void JobTuning::confirm() {
   const std::vector<PairedTime>& times = confirmations.times().at(asks[1]);
   result_.ratio = ratio_of(times, options_.confirmation.confidence);
   const WorkedTimes sides = worked(times);
+  result_.pairs = sides.chosen_us.size();
   if (!sides.chosen_us.empty()) {
     result_.default_us = median(sides.default_us);
     result_.chosen_us = median(sides.chosen_us);
   }
-  if (result_.ratio && result_.interrupted_by == 0)
-    result_.verdict = judge(*result_.ratio, {options_.confirmation.band});
+  result_.verdict = confirmed_verdict(times, options_.confirmation, result_.interrupted_by != 0);
 }
 
 JobTuningResult JobTuning::search_and_confirm() {
@@ -449,7 +463,7 @@ JobTuningResult JobTuning::search_and_confirm() {
   result_.arm = best_arm_;
   if (result_.interrupted_by == 0) confirm();
   if (result_.verdict == Verdict::faster) result_.choice = best_;
-  if (search_ && result_.interrupted_by == 0) {
+  if (search_ && (result_.interrupted_by == 0 || result_.kept())) {
     DecisionInfo row =
         launch_decision("final", result_.kept() ? best_launch_arm_ : 0, search_->task().state);
     row.arm = result_.kept() ? best_arm_ : "default";
@@ -464,12 +478,11 @@ JobTuningResult JobTuning::search_and_confirm() {
   return std::move(result_);
 }
 
-JobTuningResult JobTuning::recheck(const JobChoice& choice, int pairs) {
+JobTuningResult JobTuning::recheck(const JobChoice& choice) {
   best_ = choice;
   best_arm_ = result_.arm = "stored settings";
   JobTuningOptions cheaper = options_;
-  cheaper.confirmation.launches = pairs;
-  cheaper.confirmation.looks = 2;
+  cheaper.confirmation.looks = kLooksOfRecheck;
   JobTuning again(command_, cheaper, console_, store_);
   again.best_ = choice;
   again.best_arm_ = "stored settings";

@@ -49,6 +49,9 @@ struct JobTuningResult {
   int search_launches = 0;
   int confirm_launches = 0;
   int failed_launches = 0;
+  int failed_confirmations = 0;                 ///< of them, launches of pairs
+  std::string failure;                          ///< why the last of these failed
+  std::size_t pairs = 0;                        ///< of which both launches worked
   JobChoice choice;                             ///< the default's when nothing was FASTER
   std::string arm;                              ///< of what was confirmed, kept or not
   std::optional<double> default_us, chosen_us;  ///< medians of fresh launches
@@ -57,8 +60,15 @@ struct JobTuningResult {
   std::vector<DecisionInfo> decisions;
   std::vector<std::string> notes;
   int interrupted_by = 0;
+  /// The pairs were there, and too few of their launches worked to say anything.
+  [[nodiscard]] bool unjudged() const {
+    return failed_confirmations > 0 && !ratio && interrupted_by == 0;
+  }
   [[nodiscard]] bool kept() const { return verdict == Verdict::faster && !choice.is_default(); }
 };
+
+/// It is to be cheap: a search looks more often.
+inline constexpr int kLooksOfRecheck = 2;
 
 /// Finds what makes the job's own step faster: one launch is looked at, launch settings are tried
 /// in further ones with call settings learnt inside, and what seems best is held against the
@@ -72,7 +82,7 @@ class JobTuning {
   /// @throws Error(input) when the job cannot be tuned, with the reason and what to do
   JobTuningResult search_and_confirm();
   /// A stored choice against the default, on a few fresh launches.
-  JobTuningResult recheck(const JobChoice& choice, int pairs);
+  JobTuningResult recheck(const JobChoice& choice);
 
  private:
   JobTrialResult launch(const JobChoice& setting, double learn_seconds, bool times_calls,

@@ -24,8 +24,9 @@ SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment,
        coalesce((SELECT g.name FROM regime g WHERE g.key = d.regime), d.regime) AS regime,
        d.regime AS regime_id, task_key,
        step, kind, arm, guard, time_us, best_so_far_us, default_us,
+       -- Rounded: a default's own time, told as a power, is off in the last digit.
        -- The final choice is measured anew; where a guard took it back, the default is in force.
-       CASE WHEN kind <> 'final' THEN 100.0 * (1 - best_so_far_us / default_us)
+       CASE WHEN kind <> 'final' THEN round(100.0 * (1 - best_so_far_us / default_us), 9) + 0.0
             WHEN guard <> 'pass' THEN 0.0
             ELSE 100.0 * (1 - time_us / default_us) END AS improved_percent, epoch,
        CASE WHEN kind <> 'final' AND epoch <> epoch_before THEN 'new table' END AS broadcast

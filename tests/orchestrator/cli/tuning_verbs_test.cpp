@@ -80,6 +80,14 @@ TEST_CASE("tune refuses options that would have no effect, by their names", "[E-
   refused({"--evaluations", "3", "--", "true"}, {"--evaluations does nothing with a command"});
   refused({"--agent", "ppo,bandit", "--", "true"}, {"more than one --agent"});
   refused({"nowhere.toml", "--from", "last"}, {"--from"});
+  // Nor in another of a command's ways.
+  refused({"--online", "--trial-seconds", "3", "--same-bits", "--", "true"},
+          {"--trial-seconds, --same-bits do nothing with --online"});
+  refused({"--recheck", "--launches", "3", "--", "true"},
+          {"--launches does nothing with --recheck"});
+  refused({"--learn-cost", "3", "--", "true"}, {"--learn-cost does nothing with a search"});
+  // Who forgot what stands before a command is told.
+  refused({"torchrun", "train.py"}, {"stands behind --: dynamiccl tune -- torchrun train.py"});
   // What acts gets further: to the file, and to the words that there are.
   refused({"nowhere.toml", "--agent", "bandit", "--seed", "3", "-v"}, {"nowhere.toml"});
   refused({"--parallelism", "tensor", "--seed", "3", "--", "true"}, {"tensor", "tp"});
