@@ -10,7 +10,8 @@ OUT      what it found, and what a later call goes on from: counts.json, table.j
 --from   OUT of an earlier call or its archive, copied to OUT first where OUT has no counts; where it is not there,
          state/ of FOLDER
 --archive  at the end also all of OUT as one tar file
---minimise  how much of the time goes into minimising the corpora at its end: 12 % and 60 s at most where it is not said
+--minimise  how much of the time goes into minimising the corpora at its end, none where it is 6 s or less: 12 % and 60 s
+         at most where it is not said
 
 The time is divided into slices, an eighth more at once than there are cores, as some readers wait; a slice goes to the
 target that is furthest from its goal of CPU seconds, so all targets get there together. Slices of one target share a corpus.
@@ -121,14 +122,20 @@ class Fuzzing:
     def go_on_from(self, state):
         if state is None or not state.exists():
             state = self.folder / "state"
-        for part in ("counts.json", "corpus.tar.xz", "finds.tar.xz"):
+        # The counts last: a copy that ends before them is begun anew by the next call.
+        for part in ("corpus.tar.xz", "finds.tar.xz", "counts.json"):
             if state.is_dir():
                 if (state / part).exists():
                     shutil.copy(state / part, self.out / part)
             elif state.exists():
-                with tarfile.open(state) as tar:
-                    if part in tar.getnames():
+                try:
+                    with tarfile.open(state) as tar:
                         (self.out / part).write_bytes(tar.extractfile(part).read())
+                except KeyError as why:
+                    if part != "finds.tar.xz":
+                        raise CannotRun(f"{state} is torn or no archive of an earlier call: {why}") from why
+                except tarfile.TarError as why:
+                    raise CannotRun(f"{state} is torn or no archive of an earlier call: {why}") from why
 
     def known_targets(self):
         known = subprocess.run([str(self.program)], env=self.environment(None), capture_output=True, text=True)
@@ -368,9 +375,12 @@ class Fuzzing:
             shutil.rmtree(self.scratch, ignore_errors=True)
         if self.archive:
             self.archive.parent.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(self.archive, "w") as tar:
+            # Beside its place: the archive that this call went on from may lie there.
+            unfinished = self.archive.with_name(self.archive.name + ".part")
+            with tarfile.open(unfinished, "w") as tar:
                 for part in sorted(self.out.iterdir()):
                     tar.add(part, part.name)
+            unfinished.rename(self.archive)
         print((self.out / "table.jsonl").read_text(), end="")
         found = sum(self.counts[name][kind] for name in self.names for kind in ("crashes", "leaks", "hangs", "out_of_memory"))
         total = sum(self.counts[name]["executions"] for name in self.names)

@@ -41,14 +41,15 @@ begun() { # DATABASE
 sweep() { # ENVIRONMENT BACKEND CORES COLLECTIVE
   local name=$1-$2 cells="environment == $1 and backend == $2" resume=() pinned pins
   [ "$4" = all ] || { name+=-$4 cells+=" and collective == $4"; }
-  [ ! -e "$state/$name.done" ] || { echo "sweep $name: done before" >>"$out/summary.txt"; return; }
+  local what="$experiment ${SWEEP_FLAGS:-}"
+  [ "$(cat "$state/$name.done" 2>/dev/null)" != "$what" ] || [ ! -s "$state/$name.sqlite" ] || { echo "sweep $name: done before" >>"$out/summary.txt"; return; }
   pin_to "$3" "$1"
   ! begun "$state/$name.sqlite" || resume=(--resume)
   timeout --signal=INT --kill-after=30 "$seconds" "${pinned[@]}" "$program" tune "$experiment" --sweep "${resume[@]}" "${pins[@]}" \
     --only "$cells" "${sweep_flags[@]}" --db "$state/$name.sqlite" \
     >"$state/sweep-$name.md" 2>"$state/sweep-$name.log"
   local code=$?
-  [ $code != 0 ] || touch "$state/$name.done"
+  [ $code != 0 ] || echo "$what" >"$state/$name.done"
   echo "sweep $name: exit code $code after $SECONDS s: $(tail -n 1 "$state/sweep-$name.log" | tail -c 200)" >>"$out/summary.txt"
 }
 

@@ -415,25 +415,29 @@ std::string slots_misfit(const TrainingSpec& spec, int workers) {
 std::string rounds_misfit(const TrainingSpec& spec, std::uint64_t steps) {
   const auto all = static_cast<std::uint64_t>(spec.epochs) * steps;
   const auto later = static_cast<std::uint64_t>(round_steps(leg_of(spec, true)));
-  const auto none_of = [&](std::string_view where, std::uint64_t round, std::uint64_t left) {
+  const auto none_of = [&](std::string_view where, std::uint64_t round, std::uint64_t left,
+                           std::string_view else_take) {
     return fmt::format(
         "{}: a round of {} steps does not fit into the {} left for it, as an epoch has {}; take "
-        "fewer local_steps, or more epochs",
-        where, round, left, steps);
+        "fewer local_steps, or {}",
+        where, round, left, steps, else_take);
   };
   if (spec.switch_to) {
     const auto before = static_cast<std::uint64_t>(spec.switch_after) * steps;
     const auto first = static_cast<std::uint64_t>(round_steps(leg_of(spec, false)));
-    if (before < first) return none_of("switch_after", first, before);
+    if (before < first) return none_of("switch_after", first, before, "a later switch_after");
     const std::uint64_t left = all - before / first * first;
-    return left < later ? none_of("switch_to", later, left) : "";
+    return left < later ? none_of("switch_to", later, left, "more epochs") : "";
   }
-  if (spec.synchronisation != Synchronisation::post_local) return "";
+  // Without steps before them there are local steps alone, of which one round is always done.
+  if (spec.synchronisation != Synchronisation::post_local || spec.local_after == 0) return "";
   // Sums end with a round, too.
   const std::uint64_t summed =
       (static_cast<std::uint64_t>(spec.local_after) + later - 1) / later * later;
   const std::uint64_t left = all - std::min(all, summed);
-  return left < later ? none_of("local_after", later, left) : "";
+  return left < later
+             ? none_of("local_after", later, left, "more epochs, or an earlier local_after")
+             : "";
 }
 
 }  // namespace

@@ -192,13 +192,20 @@
       const ways = [...new Set([...curves, ...reached].map(c => c.configuration))];
       const plainly = ways.every(way => methods.includes(way));
       const looksOf = c => plainly ? looks(c.method) : look(ways.indexOf(c.configuration));
+      // Times and bytes are those of a place, too: there a way has a look in each of several.
+      const lineOf = c => `${c.configuration}, ${c.environment}, ${c.backend}`;
+      const lines = [...new Set(reached.filter(c => c.points.length > 1).map(lineOf))];
+      const several = new Set(reached.map(c => `${c.environment}, ${c.backend}`)).size > 1;
+      const looksThere = c => several ? look(lines.indexOf(lineOf(c))) : looksOf(c);
       const shown = methods.filter(m => mine.some(r => r.method === m));
       root.append(Report.keys(shown.map(m => ({ label: m, look: looks(m) }))), el("div", { class: "panels" }, predictions(mine, methods, looks)));
       if (!plainly) root.append(Report.keys(ways.map((way, i) => ({ label: way, look: look(i) }))));
       root.append(el("div", { class: "panels" }, learning(curves, looksOf, "losses", Report.format.number, "Loss over steps; equal curves cover each other"),
-        learning(curves, looksOf, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps"),
-        ...(!reached.length ? [] : [progress(reached, looksOf, 0, x => Report.format.number(x) + " s", "Accuracy over time, evaluations left out"),
-          progress(reached, looksOf, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")])));
+        learning(curves, looksOf, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
+      if (several) root.append(Report.keys(lines.map((line, i) => ({ label: line, look: look(i) }))));
+      if (reached.length) root.append(el("div", { class: "panels" },
+        progress(reached, looksThere, 0, x => Report.format.number(x) + " s", "Accuracy over time, evaluations left out"),
+        progress(reached, looksThere, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
         "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));

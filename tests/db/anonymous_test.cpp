@@ -141,6 +141,23 @@ TEST_CASE("of copies for sharing that are written to one file at once, one is th
   CHECK(text_of_file(others) == "half");
 }
 
+TEST_CASE("JSON of another program that is too deep to be read is left out of a copy", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("telling.sqlite");
+  make_telling_database(path);
+  {
+    SQLite::Database db(path, SQLite::OPEN_READWRITE);
+    SQLite::Statement deep(db, "UPDATE launch SET environment_json = ?");
+    deep.bind(1, std::string(400, '[') + "\"ann-the-secret\"" + std::string(400, ']'));
+    deep.exec();
+  }
+  write_anonymous(path, folder.file("shared.sqlite"), {});
+  const auto rows =
+      Reader(folder.file("shared.sqlite")).query("SELECT environment_json FROM launch").rows;
+  REQUIRE(rows.size() == 1);
+  CHECK(text_of_file(folder.file("shared.sqlite")).find("ann-the-secret") == std::string::npos);
+}
+
 TEST_CASE("equal things get equal names, and the structure of paths stays", "[safety]") {
   Anonymizer words;
   words.hide_host("node7.corp");

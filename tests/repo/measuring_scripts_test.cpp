@@ -439,9 +439,19 @@ TEST_CASE("a sweep of many settings is cut by collective") {
   }
   // What is done is not begun again; what was begun is resumed, a file alone is nothing begun.
   fs::remove(tree.path + "/calls");
+  for (const char* each : {"allreduce", "broadcast"})
+    std::ofstream(tree.path + "/state/bare-metal-openmpi-" + each + ".sqlite") << "x";
   CHECK(tree.run(parts + "bash scripts/tune_sweep.sh state out 60 file.toml 0").exit_code == 0);
   CHECK(!fs::exists(tree.path + "/calls"));
   CHECK_THAT(tree.text("out/summary.txt"), ContainsSubstring("broadcast: done before"));
+  // Another experiment is another sweep, and so is one whose database is gone.
+  CHECK(tree.run(parts + "bash scripts/tune_sweep.sh state out 60 other.toml 0").exit_code == 0);
+  CHECK_THAT(tree.text("calls"), ContainsSubstring("broadcast.sqlite"));
+  fs::remove(tree.path + "/calls");
+  fs::remove(tree.path + "/state/bare-metal-openmpi-broadcast.sqlite");
+  CHECK(tree.run(parts + "bash scripts/tune_sweep.sh state out 60 other.toml 0").exit_code == 0);
+  CHECK_THAT(tree.text("calls"),
+             ContainsSubstring("broadcast.sqlite") && !ContainsSubstring("allreduce.sqlite"));
   for (const bool begun : {false, true}) {
     fs::remove_all(tree.path + "/state");
     fs::create_directories(tree.path + "/state");

@@ -195,6 +195,10 @@ TEST_CASE("what the rule has confirmed is FASTER, by however little, cut off or 
   CHECK(confirmed_verdict(pairs({50, 50, 90}), rule, true) == Verdict::unclear);
   CHECK(confirmed_verdict(pairs({50, 51, 60, 50, 51}), rule, true) == Verdict::faster);
   CHECK(confirmed_verdict(pairs({50, 51, 50}), {6, 3, 0.982, 0.02}, true) == Verdict::unclear);
+  // Who cut them off may have chosen the moment: more is asked for than of a look.
+  const auto chosen = pairs({50, 51, 95, 50, 51});
+  REQUIRE(is_confirmed(chosen, rule));
+  CHECK(confirmed_verdict(chosen, rule, true) == Verdict::unclear);
   // Whatever else it says stays unsaid then.
   CHECK(confirmed_verdict(pairs({150, 151, 150}), rule, false) == Verdict::slower);
   CHECK(confirmed_verdict(pairs({150, 151, 150}), rule, true) == Verdict::unclear);

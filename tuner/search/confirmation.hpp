@@ -39,9 +39,13 @@ std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double conf
 /// Is the choice kept? When it is faster with the rule's confidence, be it by less than any band.
 bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule);
 
+/// Of rounds that were cut off between two looks: who saw them may have chosen the moment. Six
+/// rounds and three looks keep no more than 1 of 40 by chance so, wherever they are cut.
+inline constexpr double kConfidenceOfCut = 0.995;
+
 /// FASTER where the choice is kept; else what the rounds say of it, UNCLEAR where they were cut
-/// off. A cut takes the place of the look that would have come next: from as many rounds on as the
-/// first look has, it is one of the looks that the rule's confidence allows for.
+/// off. A cut takes the place of the look that would have come next, from as many rounds on as the
+/// first look has; between two looks more confidence is asked for (kConfidenceOfCut).
 Verdict confirmed_verdict(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
                           bool cut_off);
 

@@ -138,6 +138,12 @@ class JobLog {
   std::map<std::string, std::int64_t> tunings_;
 };
 
+/// Why pairs say nothing.
+std::string failed_text(const JobTuningResult& result) {
+  return fmt::format("{} of the {} of its pairs failed ({})", result.failed_confirmations,
+                     counted(result.confirm_launches, "launch"), result.failure);
+}
+
 json result_json(const JobTuningResult& result, const std::string& run, const std::string& use) {
   json object{{"run_id", run},
               {"regime", result.facts.regime.name},
@@ -154,6 +160,7 @@ json result_json(const JobTuningResult& result, const std::string& run, const st
               {"verdict", name_of(result.verdict)},
               {"kept", result.kept()},
               {"use", use}};
+  if (result.unjudged()) object["failure"] = failed_text(result);
   if (result.default_us && result.chosen_us) {
     object["default_step_us"] = *result.default_us;
     object["chosen_step_us"] = *result.chosen_us;
@@ -190,12 +197,6 @@ std::string ratio_text(const JobTuningResult& result) {
       "{:.4g} ms -> {:.4g} ms a step, x {:.3f}{}", *result.default_us / 1e3,
       *result.chosen_us / 1e3, result.ratio->value,
       interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "");
-}
-
-/// Why pairs say nothing.
-std::string failed_text(const JobTuningResult& result) {
-  return fmt::format("{} of the {} of its pairs failed ({})", result.failed_confirmations,
-                     counted(result.confirm_launches, "launch"), result.failure);
 }
 
 std::string where_choices_are(const std::string& run, const Shared& shared) {
@@ -327,6 +328,7 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                   const Shared& shared, const Console& console) {
   for (const std::string& note : result.notes) console.note(note);
   if (result.interrupted_by != 0 && !result.kept()) {
+    if (shared.json) fmt::print("{}\n", result_json(result, info.id, "").dump(1));
     console.note(interrupted_text(result, info.id, shared));
     return 128 + result.interrupted_by;
   }
@@ -355,6 +357,7 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
 int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, const RunInfo& info,
                    const Shared& shared, const Console& console) {
   if (result.interrupted_by != 0 && !result.kept()) {
+    if (shared.json) fmt::print("{}\n", result_json(result, info.id, "").dump(1));
     console.note(result.ratio ? fmt::format("interrupted; {} in the {} that ended, which is too "
                                             "little to tell whether the stored settings hold",
                                             ratio_text(result), counted(result.pairs, "pair"))

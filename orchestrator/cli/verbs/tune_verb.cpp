@@ -369,8 +369,9 @@ void require_that_all_act_there(const CLI::App& verb, const TuneArguments& argum
       "--agent",         "--launches",      "--pairs",     "--steps",     "--warmup-steps",
       "--trial-seconds", "--learn-seconds", "--max-cores", "--same-bits", "--max-gpu-memory"};
   static const std::set<std::string> kIdleInRecheck{
-      "--agent",      "--call-agent", "--launches",  "--learn-seconds",
-      "--learn-cost", "--max-cores",  "--same-bits", "--max-gpu-memory"};
+      "--agent",       "--call-agent", "--launches",       "--learn-seconds", "--learn-cost",
+      "--max-cores",   "--same-bits",  "--max-gpu-memory", "--seed",          "--policy",
+      "--parallelism", "--gloo-floor", "--terms"};
   const auto& idle = arguments.online    ? kIdleOnline
                      : arguments.recheck ? kIdleInRecheck
                                          : kIdleInSearch;

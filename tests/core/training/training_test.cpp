@@ -244,7 +244,8 @@ TEST_CASE("epochs that leave no round for one of two ways of waiting are refused
   CHECK(ranks_misfit(spec, 3).empty());
   spec.local_steps = 11;
   CHECK_THAT(ranks_misfit(spec, 3),
-             ContainsSubstring("switch_after: a round of 11 steps does not fit into the 10 left"));
+             ContainsSubstring("switch_after: a round of 11 steps does not fit into the 10 left") &&
+                 ContainsSubstring("fewer local_steps, or a later switch_after"));
 
   spec.switch_to.reset();
   CHECK(ranks_misfit(spec, 3).empty());  // one round of local steps is done in any case
@@ -257,6 +258,9 @@ TEST_CASE("epochs that leave no round for one of two ways of waiting are refused
              ContainsSubstring("local_after: a round of 8 steps does not fit into the 6 left"));
   spec.local_after = 1'000'000;
   CHECK_THAT(ranks_misfit(spec, 3), ContainsSubstring("the 0 left"));
+  spec.local_after = 0;  // local steps from the first on
+  spec.local_steps = 64;
+  CHECK(ranks_misfit(spec, 3).empty());
   spec.epochs = 0;  // rounds are counted then
   CHECK(ranks_misfit(spec, 3).empty());
 }
