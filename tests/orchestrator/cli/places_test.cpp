@@ -15,14 +15,8 @@
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
-using dynamiccl::testing::database_with;
-using dynamiccl::testing::execute;
-using dynamiccl::testing::Folder;
-using dynamiccl::testing::kProgram;
-using dynamiccl::testing::kSmallOsuTable;
-using dynamiccl::testing::run;
-using dynamiccl::testing::shell;
 
 TEST_CASE("a pipe or a device in a file's place holds up no command", "[safety]") {
   const Folder folder;

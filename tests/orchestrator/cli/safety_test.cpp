@@ -20,14 +20,8 @@
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
-using dynamiccl::testing::database_with;
-using dynamiccl::testing::execute;
-using dynamiccl::testing::Folder;
-using dynamiccl::testing::kProgram;
-using dynamiccl::testing::kSmallOsuTable;
-using dynamiccl::testing::run;
-using dynamiccl::testing::shell;
 
 namespace {
 
