@@ -17,7 +17,7 @@ namespace {
 std::vector<LatencyTrace> recorded(const std::string& name) {
   const std::string path = std::string(DYNAMICCL_SOURCE_DIR "/tests/tuner/traces/") + name;
   if (!std::filesystem::exists(path))
-    SKIP(path + " is missing: record it on idle cores with scripts/record_traces.sh");
+    FAIL(path + " is missing: record it on idle cores with scripts/record_traces.sh");
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("xz -dc '" + path + "'").c_str(), "r"),
                                                    pclose);
   REQUIRE(pipe);
