@@ -198,6 +198,8 @@ TEST_CASE("what the rule has confirmed is FASTER, by however little, cut off or 
   // Who cut them off may have chosen the moment: more is asked for than of a look.
   const auto chosen = pairs({50, 51, 95, 50, 51});
   REQUIRE(is_confirmed(chosen, rule));
+  CHECK(deciding_confidence(chosen, rule, false) == rule.confidence);
+  CHECK(ratio_of(chosen, deciding_confidence(chosen, rule, true))->interval->high > 1);
   CHECK(confirmed_verdict(chosen, rule, true) == Verdict::unclear);
   // Whatever else it says stays unsaid then.
   CHECK(confirmed_verdict(pairs({150, 151, 150}), rule, false) == Verdict::slower);

@@ -158,12 +158,18 @@ bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule&
   return ratio && ratio->interval && ratio->interval->high < 1;
 }
 
+double deciding_confidence(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
+                           bool cut_off) {
+  const bool between = rounds.size() % static_cast<std::size_t>(rule.launches) != 0;
+  return cut_off && between ? kConfidenceOfCut : rule.confidence;
+}
+
 Verdict confirmed_verdict(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
                           bool cut_off) {
-  const auto launches = static_cast<std::size_t>(rule.launches);
   ConfirmationRule held = rule;
-  if (cut_off && rounds.size() % launches != 0) held.confidence = kConfidenceOfCut;
-  if (rounds.size() >= launches && is_confirmed(rounds, held)) return Verdict::faster;
+  held.confidence = deciding_confidence(rounds, rule, cut_off);
+  const bool looked = rounds.size() >= static_cast<std::size_t>(rule.launches);
+  if (looked && is_confirmed(rounds, held)) return Verdict::faster;
   const auto ratio = ratio_of(rounds, rule.confidence);
   return cut_off || !ratio ? Verdict::unclear : judge(*ratio, {rule.band});
 }

@@ -43,6 +43,10 @@ bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule&
 /// rounds and three looks keep no more than 1 of 40 by chance so, wherever they are cut.
 inline constexpr double kConfidenceOfCut = 0.995;
 
+/// With which confidence these rounds are judged.
+double deciding_confidence(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
+                           bool cut_off);
+
 /// FASTER where the choice is kept; else what the rounds say of it, UNCLEAR where they were cut
 /// off. A cut takes the place of the look that would have come next, from as many rounds on as the
 /// first look has; between two looks more confidence is asked for (kConfidenceOfCut).

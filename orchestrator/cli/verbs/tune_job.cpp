@@ -544,6 +544,9 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   if (arguments.online && arguments.recheck)
     throw Error(ErrorKind::input, "tune: choose one of --online and --recheck");
   JobTuningOptions options = tuning_options(arguments);
+  // What cannot be made is refused before the job is started and a run is stored.
+  for (const std::string& agent : {options.agent, options.call_agent})
+    if (agent != "none") static_cast<void>(make_agent(agent, options.agent_options));
   Console console(shared.verbosity());
   const std::string out = out_folder(arguments);
   const JobCommand command{.argv = shared.command,

@@ -450,14 +450,15 @@ void JobTuning::confirm() {
     if (result_.interrupted_by == 0) confirmations.add(asks, measured);
   }
   const std::vector<PairedTime>& times = confirmations.times().at(asks[1]);
-  result_.ratio = ratio_of(times, options_.confirmation.confidence);
+  const bool cut_off = result_.interrupted_by != 0;
+  result_.ratio = ratio_of(times, deciding_confidence(times, options_.confirmation, cut_off));
   const WorkedTimes sides = worked(times);
   result_.pairs = sides.chosen_us.size();
   if (!sides.chosen_us.empty()) {
     result_.default_us = median(sides.default_us);
     result_.chosen_us = median(sides.chosen_us);
   }
-  result_.verdict = confirmed_verdict(times, options_.confirmation, result_.interrupted_by != 0);
+  result_.verdict = confirmed_verdict(times, options_.confirmation, cut_off);
 }
 
 JobTuningResult JobTuning::search_and_confirm() {

@@ -93,6 +93,17 @@ TEST_CASE("tune refuses options that would have no effect, by their names", "[E-
   refused({"--parallelism", "tensor", "--seed", "3", "--", "true"}, {"tensor", "tp"});
 }
 
+TEST_CASE("tune of a command refuses an agent that there is not before it starts the job") {
+  const testing::Folder folder;
+  const auto db = folder.path("t.sqlite");
+  const auto refused = run({"tune", "--agent", "bogus", "--db", db, "--out", folder.path("out"),
+                            "--", "touch", folder.path("started")});
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("unknown agent \"bogus\"") != std::string::npos);
+  CHECK(!std::filesystem::exists(folder.path("started")));
+  CHECK(!std::filesystem::exists(db));
+}
+
 TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E-175]") {
   const auto listed = run({"tune", "--terms", "--json"});
   INFO(listed.err);
