@@ -78,6 +78,9 @@ JobTuningOptions tuning_options(const TuneArguments& arguments) {
   options.agent = arguments.agents.empty() ? "bandit" : arguments.agents.front();
   options.call_agent = arguments.call_agent;
   options.agent_options = agent_options(arguments);
+  // What cannot be made is refused before the job is started and a run is stored.
+  for (const std::string& agent : {options.agent, options.call_agent})
+    if (agent != "none") static_cast<void>(make_agent(agent, options.agent_options));
   options.launches = arguments.launches;
   options.confirmation.launches =
       std::max(kFewestPairs, arguments.pairs.value_or(arguments.recheck ? 3 : 6));
@@ -544,9 +547,6 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   if (arguments.online && arguments.recheck)
     throw Error(ErrorKind::input, "tune: choose one of --online and --recheck");
   JobTuningOptions options = tuning_options(arguments);
-  // What cannot be made is refused before the job is started and a run is stored.
-  for (const std::string& agent : {options.agent, options.call_agent})
-    if (agent != "none") static_cast<void>(make_agent(agent, options.agent_options));
   Console console(shared.verbosity());
   const std::string out = out_folder(arguments);
   const JobCommand command{.argv = shared.command,
