@@ -225,6 +225,10 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
   const PosteriorMargins at_once = belief.margins(view);
   CHECK((grown.mean - at_once.mean).cwiseAbs().maxCoeff() < 1e-9);
   CHECK((grown.variance - at_once.variance).cwiseAbs().maxCoeff() < 1e-9);
+  const Posterior joint = belief.posterior(view, grown);
+  const Posterior anew = belief.posterior(view);
+  CHECK((joint.mean - anew.mean).cwiseAbs().maxCoeff() < 1e-9);
+  CHECK((joint.covariance - anew.covariance).cwiseAbs().maxCoeff() < 1e-9);
   for (std::size_t a = 0; a < 6; ++a)
     CHECK(std::abs(at_once.mean[static_cast<Eigen::Index>(a)] - belief.marginal(view, a).first) <
           1e-9);

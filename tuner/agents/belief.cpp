@@ -276,8 +276,11 @@ Eigen::MatrixXd TimeBelief::covariance_with(const BeliefView& view, const Poster
 }
 
 Posterior TimeBelief::posterior(const BeliefView& view) const {
+  return posterior(view, margins(view));
+}
+
+Posterior TimeBelief::posterior(const BeliefView& view, const PosteriorMargins& known) const {
   const auto arms = static_cast<Eigen::Index>(view.arms->size());
-  const PosteriorMargins known = margins(view);
   Posterior result;
   result.mean = known.mean;
   result.covariance.resize(arms, arms);

@@ -103,6 +103,8 @@ class TimeBelief {
                std::optional<std::int64_t> launch = std::nullopt);
   /// Shape: arms of the view.
   [[nodiscard]] Posterior posterior(const BeliefView& view) const;
+  /// The same from margins that are up to date: without solving for all measurements once more.
+  [[nodiscard]] Posterior posterior(const BeliefView& view, const PosteriorMargins& margins) const;
   [[nodiscard]] PosteriorMargins margins(const BeliefView& view) const;
   /// Brings margins of the same view up to date; cheap when only measurements were added.
   void refresh(const BeliefView& view, PosteriorMargins& margins) const;

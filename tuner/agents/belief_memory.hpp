@@ -61,7 +61,7 @@ class BeliefMemory {
   void learn(const Task& task, std::size_t arm, const Trial& trial);
   void reopen(const RegimeKey& key);
   [[nodiscard]] Posterior posterior(const Entry& entry) const {
-    return belief_.posterior(entry.view);
+    return belief_.posterior(entry.view, margins(entry));
   }
   /// Of what was measured so far; valid until the next learn() or reopen().
   [[nodiscard]] const PosteriorMargins& margins(const Entry& entry) const;
