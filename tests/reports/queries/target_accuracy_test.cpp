@@ -284,6 +284,7 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
         "exchanges in a step of each worker, one every 202 us, in which the busiest rank sends 3 "
         "KiB");
   CHECK(told("gossip BSP consistency", "measured") == "distance 0.088");
+  CHECK_THAT(told("AR BSP consistency", "task"), ContainsSubstring("\"target\":\"0.6\""));
   CHECK(told("gossip ASP consistency", "measured") == "not measured");
   const Table reached = run.query("time_to_target");
   const TableView targets(reached);
@@ -294,6 +295,18 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
     CHECK(targets.real(i, "mean_beyond_plain").has_value() == apart);
     if (apart) CHECK_THAT(*targets.real(i, "mean_beyond_plain_low"), WithinRel(0.03, 1e-9));
   }
+}
+
+TEST_CASE("a task that trained nothing of the survey's has no table of its own", "[D-37][G-22]") {
+  TrainedCase switched = plain();
+  switched.extra = R"(,"epochs":"3","target":"0.6","switch_to":"asp")";
+  const auto size = [](const std::vector<TrainedCase>& cells) {
+    const TrainedRun run(cells);
+    const Table table = run.query("synchronisation_profile");
+    return TableView(table).size();
+  };
+  CHECK(size({plain(), switched}) == 9 * 4);
+  CHECK(size({switched}) == 9 * 4);  // the published labels alone
 }
 
 TEST_CASE("a gain of a synchronisation is samples needed times time for each, on its tier",
