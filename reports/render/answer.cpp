@@ -285,12 +285,10 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
     const std::string workload =
         fmt::format("{} {} {} batch {} on {}", one.environment, one.backend, one.model, one.batch,
                     counted(one.workers, "worker"));
-    std::string line =
-        one.method.empty()
-            ? fmt::format("training {}: no step to rank by; accuracy: query time_to_target",
-                          workload)
-            : fmt::format("training {}: {} at {} a step", workload, one.method,
-                          format_micros(Micros(one.step_us)));
+    std::string line = one.method.empty()
+                           ? fmt::format("training {}: lossy: query time_to_target", workload)
+                           : fmt::format("training {}: {} at {} a step", workload, one.method,
+                                         format_micros(Micros(one.step_us)));
     if (one.over_ddp) line += fmt::format(", {} x the best ddp", format_number(*one.over_ddp));
     lines.push_back(line);
   }
