@@ -16,6 +16,7 @@
 #include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
+#include "reports/page/html_report.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/report.hpp"
@@ -385,8 +386,15 @@ TEST_CASE("synchronous steps with plain gradients over the slowest links are war
                          ContainsSubstring("1024 steps"));
   CHECK_THAT(render_report_markdown(Reader(slow.file()), "last"),
              ContainsSubstring("## Where synchronous steps are known to be a bad choice"));
+  // Not only where every table is asked for.
+  CHECK_THAT(render_answer(Reader(slow.file()), "last", ""),
+             ContainsSubstring("\ntier 4: the survey calls synchronous steps with plain gradients "
+                               "infeasible; see report\n"));
+  CHECK_THAT(render_report_html(Reader(slow.file()), "last"),
+             ContainsSubstring("\"warnings\":[\"tier 4: cross-docker-100mbit, mlp, batch 8"));
   const TrainedRun near({plain()});
   CHECK_THAT(render_full_answer(Reader(near.file()), "last"), !ContainsSubstring("tier 4"));
+  CHECK_THAT(render_answer(Reader(near.file()), "last", ""), !ContainsSubstring("tier 4"));
   // Who sends less already is not told to.
   TrainedCase sent_less = local();
   sent_less.environment = far.environment;
