@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
@@ -72,12 +74,13 @@ std::string misplaced_synchronisation_setting(const TrainingSpec& spec) {
       {spec.topology != usual.topology && row.sums != SumPlace::neighbours, "topology",
        "methods that average with neighbours (d-psgd)"},
       {spec.slow_momentum > 0 && !(averages && plainly && !spec.switch_to), "slow_momentum",
-       "local steps with averages of all workers"},
+       "local steps with averages of all workers, without switch_to"},
       {spec.shares != usual.shares &&
            !(averages && how == Synchronisation::local && !spec.switch_to),
-       "shares", "synchronisation = \"local\" with averages of all workers"},
+       "shares", "synchronisation = \"local\" with averages of all workers, without switch_to"},
       {spec.participants > 0 && !(averages && how == Synchronisation::local && !spec.switch_to),
-       "participants", "synchronisation = \"local\" with averages of all workers"}};
+       "participants",
+       "synchronisation = \"local\" with averages of all workers, without switch_to"}};
   for (const Rule& rule : rules)
     if (rule.broken) return fmt::format("{}: belongs to {}; leave it out", rule.key, rule.to);
   return "";
@@ -174,6 +177,20 @@ std::string switch_contradiction(const TrainingSpec& spec) {
   return server_contradiction(spec, *spec.switch_to);
 }
 
+/// The methods that can be had with it: "bsp-ps, bsp-a2a or d-psgd".
+std::string methods_that_wait(Synchronisation how) {
+  std::vector<std::string_view> names;
+  for (const TrainingMethod method :
+       {TrainingMethod::bsp_ps, TrainingMethod::bsp_a2a, TrainingMethod::d_psgd}) {
+    const TrainingMethodRow& row = method_row(method);
+    if (synchronisation_pair(how, row.sums).fit == PairFit::legal) names.push_back(row.name);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i]);
+  return text;
+}
+
 /// Why the synchronisation, and what belongs to it alone, does not go with the method.
 std::string synchronisation_contradiction(const TrainingSpec& spec) {
   const TrainingMethodRow& row = method_row(spec.method);
@@ -195,8 +212,8 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
     if (row.engine || row.grouping != MessageGrouping::together)
       return fmt::format(
           "synchronisation = \"{}\": what {} does within a step has nothing to do where workers "
-          "do not wait for each other in each; take bsp-ps, bsp-a2a or d-psgd",
-          name_of(how), row.name);
+          "do not wait for each other in each; take {}",
+          name_of(how), row.name, methods_that_wait(how));
   }
   if (locally && spec.local_steps < 2)
     return fmt::format("synchronisation = \"{}\": say local_steps = 2 or more",

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
+#include "core/training/payload.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
@@ -24,6 +26,44 @@ std::string shell_lines(std::string_view head, const std::vector<std::string>& a
   return command_lines(head, quoted, width);
 }
 
+std::optional<Payload> payload_of_cell(const PlannedCell& cell) {
+  if (cell.work.collective != Collective::training || !cell.impossible.empty()) return {};
+  return payload_of(training_spec(cell.work));
+}
+
+/// Whether every round has as many steps as the first of local ones.
+bool rounds_are_alike(const TrainingSpec& spec) {
+  return spec.synchronisation != Synchronisation::adacomm &&
+         spec.synchronisation != Synchronisation::post_local && !spec.switch_to;
+}
+
+/// "391 KiB, 12.2 KiB encoded, once in 4 steps" of a worker; what goes plainly in each step is its
+/// size alone.
+std::string size_text(const PlannedCell& cell) {
+  std::string text = format_bytes(cell.work.size);
+  const auto payload = payload_of_cell(cell);
+  if (!payload) return text;
+  if (!payload->effective_bytes) {
+    text += ", encoded in as many bytes as its values or shapes say";
+  } else if (*payload->effective_bytes != payload->nominal_bytes) {
+    text += fmt::format(", {} encoded", format_bytes(Bytes(*payload->effective_bytes)));
+  }
+  if (payload->exchanges < 1)
+    text += fmt::format(", once in {}{:.0f} steps",
+                        rounds_are_alike(training_spec(cell.work)) ? "" : "up to ",
+                        1 / payload->exchanges);
+  return text;
+}
+
+json payload_json(const PlannedCell& cell) {
+  const auto payload = payload_of_cell(cell);
+  if (!payload) return {};
+  return {{"nominal_bytes", payload->nominal_bytes},
+          {"effective_bytes", payload->effective_bytes ? json(*payload->effective_bytes) : json()},
+          {"firing", name_of(payload->firing)},
+          {"exchanges", payload->exchanges}};
+}
+
 /// "allreduce: 4 B, 1 KiB" lines; cells that differ in more are told apart by it.
 std::vector<std::string> cell_lines(const PlannedGroup& group) {
   std::vector<std::string> order;
@@ -37,7 +77,7 @@ std::vector<std::string> cell_lines(const PlannedGroup& group) {
     if (cell.work.in_place) what += " in place";
     for (const auto& [name, value] : cell.work.knobs) what += fmt::format(" {}={}", name, value);
     if (!sizes.contains(what)) order.push_back(what);
-    sizes[what].push_back(format_bytes(cell.work.size));
+    sizes[what].push_back(size_text(cell));
   }
   std::vector<std::string> lines;
   for (const auto& what : order) lines.push_back(what + ": " + join(sizes.at(what), ", "));
@@ -106,6 +146,7 @@ json group_json(const PlannedGroup& group, const Experiment& experiment, const L
     cells.push_back({{"id", cell.work.id},
                      {"collective", name_of(cell.work.collective)},
                      {"size_bytes", cell.work.size.count()},
+                     {"payload", payload_json(cell)},
                      {"datatype", name_of(cell.work.datatype)},
                      {"algorithm", cell.work.algorithm},
                      {"in_place", cell.work.in_place},

@@ -178,6 +178,7 @@
       if (!rows.length) { root.append(el("p", { class: "note" }, "No training passes the filter.")); return; }
       const methods = [...new Set(own.rows.map(r => r.method))];
       const looks = method => look(methods.indexOf(method));
+      if ((own.warnings || []).length) root.append(el("ul", { class: "notes" }, own.warnings.map(text => el("li", {}, text))));
       root.append(table(rows, rows.some(r => r.over_ddp !== null)));
 
       const tasks = [...new Set(rows.map(task))];

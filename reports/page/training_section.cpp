@@ -1,5 +1,6 @@
 #include "profiles/published/reference.hpp"
 #include "reports/model/published.hpp"
+#include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
 #include "reports/model/training_report.hpp"
@@ -118,6 +119,7 @@ json training_data(const PageContext& page) {
   QueryScope scope;
   scope.runs = {page.run};
   return {{"rows", table_json(report)},
+          {"warnings", synchronisation_warnings(page.reader, page.run_row, page.figures)},
           {"curves", curves(page)},
           {"progress", progress(page, scope)},
           {"testbed", figures.testbed},

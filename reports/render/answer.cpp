@@ -18,6 +18,7 @@
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/regime_causes.hpp"
 #include "reports/model/run_facts.hpp"
+#include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
@@ -285,12 +286,10 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
     const std::string workload =
         fmt::format("{} {} {} batch {} on {}", one.environment, one.backend, one.model, one.batch,
                     counted(one.workers, "worker"));
-    std::string line =
-        one.method.empty()
-            ? fmt::format("training {}: no step to rank by; accuracy: query time_to_target",
-                          workload)
-            : fmt::format("training {}: {} at {} a step", workload, one.method,
-                          format_micros(Micros(one.step_us)));
+    std::string line = one.method.empty()
+                           ? fmt::format("training {}: lossy: query time_to_target", workload)
+                           : fmt::format("training {}: {} at {} a step", workload, one.method,
+                                         format_micros(Micros(one.step_us)));
     if (one.over_ddp) line += fmt::format(", {} x the best ddp", format_number(*one.over_ddp));
     lines.push_back(line);
   }
@@ -393,8 +392,14 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
                      some_lines(training, 2, 1, "query training", width);
   // Without training there is room for what else they say: why, and by how much.
   const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
-  rest += some_lines(doubts(reader, run, figures), kMostDoubts, doubt_lines,
-                     "query noise, warmup, independence", width);
+  auto doubted = doubts(reader, run, figures);
+  // What is known to be a bad choice is no doubt, and comes before all of them.
+  if (!synchronisation_warnings(reader, row.front(), figures).empty())
+    doubted.insert(
+        doubted.begin(),
+        "tier 4: the survey calls synchronous steps with plain gradients infeasible; see "
+        "report");
+  rest += some_lines(doubted, kMostDoubts, doubt_lines, "query noise, warmup, independence", width);
   rest += without_result(reader, run, figures.empty(), width);
   const Follow follow = figures.empty()     ? follow_of_nothing(reader, run)
                         : !costs.empty()    ? kOverhead

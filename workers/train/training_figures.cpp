@@ -76,11 +76,12 @@ void FigureCollector::add_trace(const std::vector<Span>& computing, int rank) {
   for (const auto& span : last_spans_) {
     auto event = event_of(span, fmt::format("{} {}", span.what, span.piece), "communication", rank,
                           1 + static_cast<int>(span.lane));
-    if (span.bytes > 0) {
-      event["args"] = {{"bytes", span.bytes}};
+    if (span.bytes > 0) {  // a part of a piece, plain
+      event["args"] = {{"bytes", span.bytes}, {"nominal_bytes", span.bytes}};
     } else if (span.piece < plan_.pieces.size()) {
-      event["args"] = {{"bytes", late_message_bytes(plan_, span.piece)
-                                     .value_or(plan_.pieces[span.piece].count * sizeof(float))}};
+      const std::uint64_t nominal = plan_.pieces[span.piece].count * sizeof(float);
+      event["args"] = {{"bytes", late_message_bytes(plan_, span.piece).value_or(nominal)},
+                       {"nominal_bytes", nominal}};
     }
     trace_.push_back(std::move(event));
   }

@@ -88,7 +88,7 @@ std::string workload_of(const SynchronisedCell& cell) {
 
 std::vector<Value> profile_row(const std::string& run_id, const SynchronisedCell* like,
                                const PublishedLabel& label, const SynchronisedCell* cell) {
-  std::vector<Value> row(6);
+  std::vector<Value> row(7);
   row[0] = run_id;
   if (like != nullptr) {
     row[1] = like->environment;
@@ -96,6 +96,7 @@ std::vector<Value> profile_row(const std::string& run_id, const SynchronisedCell
     row[3] = like->model;
     row[4] = like->batch;
     row[5] = like->workers;
+    row[6] = like->task;
   }
   const TradeoffFinding finding = profile_finding(label.property, cell);
   row.emplace_back(label.property);
@@ -110,25 +111,42 @@ std::vector<Value> profile_row(const std::string& run_id, const SynchronisedCell
   return row;
 }
 
+/// The fastest of those with gradients as they are stands for the published mode.
+const SynchronisedCell* cell_of(const std::vector<const SynchronisedCell*>& own,
+                                const PublishedLabel& label) {
+  const SynchronisedCell* cell = nullptr;
+  for (const SynchronisedCell* one : own)
+    if (one->mode.profile == label.technique && one->compression == "none" &&
+        (cell == nullptr || one->trained_us < cell->trained_us))
+      cell = one;
+  return cell;
+}
+
+/// By name those that trained something that the survey has; if there are none, one of no cells, so
+/// that the published labels stand alone.
+std::map<std::string, std::vector<const SynchronisedCell*>> workloads_of(
+    const std::vector<SynchronisedCell>& cells) {
+  std::map<std::string, std::vector<const SynchronisedCell*>> workloads;
+  for (const auto& cell : cells) workloads[workload_of(cell)].push_back(&cell);
+  std::erase_if(workloads, [](const auto& workload) {
+    return std::ranges::none_of(training_studies().waiting_profile, [&](const auto& label) {
+      return cell_of(workload.second, label) != nullptr;
+    });
+  });
+  if (workloads.empty()) workloads[""];
+  return workloads;
+}
+
 Table synchronisation_profile_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                                     const QueryScope& /*scope*/) {
   Table table;
   for (const std::int64_t run : runs) {
     const std::string run_id = run_uuid_of(reader, run);
     const auto cells = synchronised_cells(reader, run);
-    std::map<std::string, std::vector<const SynchronisedCell*>> workloads;
-    for (const auto& cell : cells) workloads[workload_of(cell)].push_back(&cell);
-    if (workloads.empty()) workloads[""];  // the published labels stand alone
-    for (const auto& [name, own] : workloads)
-      for (const PublishedLabel& label : training_studies().waiting_profile) {
-        // The fastest of those with gradients as they are stands for the mode.
-        const SynchronisedCell* cell = nullptr;
-        for (const SynchronisedCell* one : own)
-          if (one->mode.profile == label.technique && one->compression == "none" &&
-              (cell == nullptr || one->trained_us < cell->trained_us))
-            cell = one;
-        table.rows.push_back(profile_row(run_id, own.empty() ? nullptr : own.front(), label, cell));
-      }
+    for (const auto& [name, own] : workloads_of(cells))
+      for (const PublishedLabel& label : training_studies().waiting_profile)
+        table.rows.push_back(
+            profile_row(run_id, own.empty() ? nullptr : own.front(), label, cell_of(own, label)));
   }
   return table;
 }
@@ -142,7 +160,9 @@ Query synchronisation_profile_query() {
               "(consistency, frequency, congestion, convergence), and what was measured of it in "
               "one workload that trained for epochs, by the fastest such cell",
           .columns = R"(
-run_id environment backend model batch workers property
+run_id environment backend model batch workers
+task | json | data, passes, target and slowed workers, the same for all that are compared
+property
 technique | text | place of the sum (PS, AR, gossip) and synchronisation
 published measured method evidence
 )",

@@ -13,6 +13,7 @@
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::WithinAbs;
 
 namespace {
@@ -51,6 +52,11 @@ TEST_CASE("pairs that cannot be had are refused with their reason", "[d-35]") {
   CHECK_THAT(refusal(TrainingMethod::d_psgd, Synchronisation::ssp), ContainsSubstring("illegal"));
   CHECK_THAT(refusal(TrainingMethod::dear, Synchronisation::local),
              ContainsSubstring("take bsp-ps, bsp-a2a or d-psgd"));
+  // Of what is advised, nothing is refused in turn.
+  CHECK_THAT(refusal(TrainingMethod::wfbp_a2a, Synchronisation::adacomm), EndsWith("take bsp-a2a"));
+  CHECK_THAT(refusal(TrainingMethod::wfbp_a2a, Synchronisation::easgd),
+             EndsWith("take bsp-ps or bsp-a2a"));
+  CHECK_THAT(refusal(TrainingMethod::wfbp_ps, Synchronisation::asp), EndsWith("take bsp-ps"));
   TrainingSpec spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::asp);
   CHECK(training_contradiction(spec).empty());
   spec.placement = ServerPlacement::colocated;
@@ -86,6 +92,11 @@ TEST_CASE("averages have a momentum or weights of their own only where all worke
   for (int worker = 0; worker < 3; ++worker) all += share_of(spec, 3, worker);
   CHECK(std::abs(all - 1) < 1e-12);
   CHECK(share_of(spec, 3, 2) == 0.5);
+  spec.switch_to = Synchronisation::bsp;
+  spec.epochs = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("without switch_to"));
+  spec.switch_to.reset();
+  spec.epochs = 0;
   spec.synchronisation = Synchronisation::post_local;
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("shares: belongs to"));
   spec.shares = DataShares::equal;

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "orchestrator/cli/plan_printer.hpp"
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
@@ -316,6 +317,56 @@ bucket = ["1MiB", "4MiB"]
     CHECK(cell.work.knobs.contains("bucket") == (cell.work.algorithm == "dear"));
   }
   CHECK(cells == std::map<std::string, int>{{"dear", 2}, {"wfbp-a2a", 1}});
+}
+
+TEST_CASE("a plan tells what goes over the wire beside the nominal bytes", "[d-35][d-40]") {
+  const Experiment experiment = parsed(R"(name = "demo"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+training = "bsp-a2a"
+model = "cnn-small"
+compression = ["none", "onebit", "powersgd"]
+[[work]]
+training = "bsp-a2a"
+synchronisation = ["local", "adacomm"]
+local_steps = 4
+model = "cnn-small"
+[[work]]
+collective = "allreduce"
+size = "12B"
+)");
+  const auto plan = make_plan(experiment, {}, nullptr);
+  LaunchSite anywhere;
+  anywhere.worker_folder = "/PROGRAMS";
+  anywhere.run_folder = "/RUNS";
+  const std::string text = plan_text(experiment, plan, anywhere, 1000);
+  INFO(text);
+  CHECK(text.find("compression=onebit model=cnn-small: 400616 B, 12528 B encoded\n") !=
+        std::string::npos);
+  CHECK(text.find("batch=32 model=cnn-small: 400616 B\n") != std::string::npos);
+  CHECK(text.find("400616 B, encoded in as many bytes as") != std::string::npos);
+  CHECK(text.find("synchronisation=local: 400616 B, once in 4 steps\n") != std::string::npos);
+  CHECK(text.find("synchronisation=adacomm: 400616 B, once in up to 4 steps\n") !=
+        std::string::npos);
+  const auto json = plan_json(experiment, plan, anywhere);
+  std::map<std::string, nlohmann::json> payloads;
+  for (const auto& cell : json.at("groups").at(0).at("cells")) {
+    const auto& knobs = cell.at("knobs");
+    payloads[knobs.value("compression", "") + knobs.value("synchronisation", "") +
+             (cell.at("collective") == "training" ? "" : "collective")] = cell.at("payload");
+  }
+  REQUIRE(payloads.size() == 6);
+  CHECK(payloads.at("").at("effective_bytes") == 400'616);
+  CHECK(payloads.at("onebit").at("nominal_bytes") == 400'616);
+  CHECK(payloads.at("onebit").at("effective_bytes") == 12'528);
+  CHECK(payloads.at("powersgd").at("effective_bytes").is_null());
+  CHECK(payloads.at("local").at("firing") == "every round");
+  CHECK(payloads.at("local").at("exchanges") == 0.25);
+  CHECK(payloads.at("collective").is_null());
 }
 
 TEST_CASE("training cells are methods times settings, in their own architecture", "[d-40]") {

@@ -16,6 +16,7 @@
 #include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
+#include "reports/page/html_report.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/report.hpp"
@@ -284,6 +285,7 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
         "exchanges in a step of each worker, one every 202 us, in which the busiest rank sends 3 "
         "KiB");
   CHECK(told("gossip BSP consistency", "measured") == "distance 0.088");
+  CHECK_THAT(told("AR BSP consistency", "task"), ContainsSubstring("\"target\":\"0.6\""));
   CHECK(told("gossip ASP consistency", "measured") == "not measured");
   const Table reached = run.query("time_to_target");
   const TableView targets(reached);
@@ -294,6 +296,18 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
     CHECK(targets.real(i, "mean_beyond_plain").has_value() == apart);
     if (apart) CHECK_THAT(*targets.real(i, "mean_beyond_plain_low"), WithinRel(0.03, 1e-9));
   }
+}
+
+TEST_CASE("a task that trained nothing of the survey's has no table of its own", "[D-37][G-22]") {
+  TrainedCase switched = plain();
+  switched.extra = R"(,"epochs":"3","target":"0.6","switch_to":"asp")";
+  const auto size = [](const std::vector<TrainedCase>& cells) {
+    const TrainedRun run(cells);
+    const Table table = run.query("synchronisation_profile");
+    return TableView(table).size();
+  };
+  CHECK(size({plain(), switched}) == 9 * 4);
+  CHECK(size({switched}) == 9 * 4);  // the published labels alone
 }
 
 TEST_CASE("a gain of a synchronisation is samples needed times time for each, on its tier",
@@ -372,8 +386,15 @@ TEST_CASE("synchronous steps with plain gradients over the slowest links are war
                          ContainsSubstring("1024 steps"));
   CHECK_THAT(render_report_markdown(Reader(slow.file()), "last"),
              ContainsSubstring("## Where synchronous steps are known to be a bad choice"));
+  // Not only where every table is asked for.
+  CHECK_THAT(render_answer(Reader(slow.file()), "last", ""),
+             ContainsSubstring("\ntier 4: the survey calls synchronous steps with plain gradients "
+                               "infeasible; see report\n"));
+  CHECK_THAT(render_report_html(Reader(slow.file()), "last"),
+             ContainsSubstring("\"warnings\":[\"tier 4: cross-docker-100mbit, mlp, batch 8"));
   const TrainedRun near({plain()});
   CHECK_THAT(render_full_answer(Reader(near.file()), "last"), !ContainsSubstring("tier 4"));
+  CHECK_THAT(render_answer(Reader(near.file()), "last", ""), !ContainsSubstring("tier 4"));
   // Who sends less already is not told to.
   TrainedCase sent_less = local();
   sent_less.environment = far.environment;

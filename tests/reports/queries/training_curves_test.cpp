@@ -97,6 +97,28 @@ TEST_CASE("epochs start anew: their curve begins behind the warm-up", "[A-12]") 
   CHECK(rows.real(9, "accuracy") == 0.9);
 }
 
+TEST_CASE("bytes of post-local's curve come as its exchanges do", "[D-17][G-23]") {
+  const bool by_epochs = GENERATE(false, true);
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  // Rounds of four steps, an exchange of 100 bytes in each of their steps until three are done,
+  // then one. Ten are measured: with epochs all, else those behind a warm-up of two.
+  if (by_epochs) figures.details["epochs"] = 2;
+  figures.wire_bytes = 100 * (by_epochs ? 3 * 4 + 7 : 4 + 9) / 10.0;
+  const std::string settings = R"({"model":"mlp","batch":"8","synchronisation":"post-local",)"
+                               R"("local_steps":"4","local_after":"12"})";
+  store_training(store, {{{"bsp-a2a", settings}}, {100}}, figures, 1);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "curves", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == (by_epochs ? 10 : 12));
+  CHECK_THAT(*rows.real(0, "sent_bytes"), WithinRel(400.0, 1e-9));
+  CHECK_THAT(*rows.real(2, "sent_bytes"), WithinRel(1200.0, 1e-9));
+  CHECK_THAT(*rows.real(3, "sent_bytes"), WithinRel(1300.0, 1e-9));
+  CHECK_THAT(*rows.real(9, "sent_bytes"), WithinRel(1900.0, 1e-9));
+}
+
 TEST_CASE("sizes and times of the messages that a method makes", "[D-53]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));

@@ -64,6 +64,19 @@ double wire_bytes_of(const Coded& coded, int worker, int workers, double message
                                                          : message_bytes * others;
 }
 
+/// A traced message says what goes over the wire beside what it stands for.
+void check_traced_bytes(const nlohmann::json& trace) {
+  double sent = 0;
+  double nominal = 0;
+  for (const auto& event : trace) {
+    if (!event.contains("args")) continue;
+    sent += event.at("args").at("bytes").get<double>();
+    nominal += event.at("args").at("nominal_bytes").get<double>();
+  }
+  CHECK(sent > 0);
+  CHECK(sent < nominal);
+}
+
 void check_coded_cell(const CellRecord& record, const Coded& coded, int workers) {
   INFO(name_of(coded.codec) << " with " << name_of(coded.method) << " on rank " << record.rank
                             << ": " << record.reason);
@@ -82,6 +95,7 @@ void check_coded_cell(const CellRecord& record, const Coded& coded, int workers)
     CHECK(compression.at("formula_bytes").is_null());
   } else {
     CHECK(compression.at("formula_bytes") == bytes);
+    check_traced_bytes(record.training->details.at("trace"));
     // A sketch's bound, 4 bytes, goes to each: of a matrix of the model one.
     const double wire = wire_bytes_of(coded, record.rank, workers, bytes);
     CHECK(std::abs(record.training->wire_bytes - wire) <=
