@@ -17,6 +17,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
+#include "orchestrator/cli/verbs/unfinished_run.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -106,8 +107,13 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   if (arguments.resume) {
     resumed = store.unfinished_run(info.spec_text, info.overrides);
     if (!resumed)
-      throw Error(ErrorKind::input, arguments.experiment.file + ": no unfinished sweep in " +
-                                        shared.db + "; start one without --resume");
+      throw Error(
+          ErrorKind::input,
+          fmt::format("{}: nothing to resume: {} holds no unfinished sweep of this file with "
+                      "the same --set and --only{}; give what it was started with, or start "
+                      "one without --resume",
+                      arguments.experiment.file, shared.db,
+                      unfinished_otherwise(shared.db, info, kSweepMark)));
   }
   console.note(fmt::format("sweep {}: {}, {} in all, {} of {}", resumed.value_or(info.id),
                            counted(loaded.plan.tasks.size(), "task"),
@@ -179,7 +185,8 @@ int exit_of(const LaunchEvaluator& evaluator) {
 int finish_tuning(const TuningResult& result, const TunePlan& plan,
                   const LaunchEvaluator& evaluator, const TuneArguments& arguments,
                   const RunInfo& info, const Shared& shared, const Console& console) {
-  print_tuning(plan, result, TuningKind::search, shared);
+  print_tuning(plan, result, arguments.between_runs ? TuningKind::between_runs : TuningKind::search,
+               shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
   const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
   console.note(fmt::format("{} where all settings would need {}",
@@ -390,6 +397,26 @@ void require_that_all_act_there(const CLI::App& verb, const TuneArguments& argum
                                               : "a search: it is --online's"));
 }
 
+/// --policy where no agent that was asked for reads one.
+void require_that_policy_acts(const TuneArguments& arguments, bool command) {
+  if (arguments.policy.empty() || arguments.recheck) return;
+  const bool searched = !arguments.sweep && arguments.apply.empty() && arguments.check.empty();
+  // Who searches where nobody is named: the default of each way, all with --replay.
+  std::vector<std::string> agents = arguments.agents;
+  if (command) {
+    if (arguments.online) agents.clear();
+    agents.push_back(arguments.call_agent);
+  } else if (agents.empty() && !arguments.between_runs) {
+    agents = arguments.replay ? agent_names() : std::vector<std::string>{"ppo"};
+  }
+  if (searched && std::any_of(agents.begin(), agents.end(), reads_policy)) return;
+  throw Error(ErrorKind::input,
+              searched ? "tune: --policy does nothing here: ppo and ppo-online read a policy, and "
+                         "neither was asked for"
+                       : "tune: --policy does nothing with --sweep, --apply and --check: nothing "
+                         "is searched");
+}
+
 /// Options that would be silently without effect: a command's with a file, a file's with a command.
 void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                           const Shared& shared) {
@@ -417,6 +444,7 @@ void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                             : "it is a command's (tune -- COMMAND)",
                     in_file ? "; of a file's cells --set tune.parallelism=tp says it" : ""));
   if (command) require_that_all_act_there(verb, arguments);
+  require_that_policy_acts(arguments, command);
   if (arguments.agents.size() > 1 && !arguments.replay)
     throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
 }
