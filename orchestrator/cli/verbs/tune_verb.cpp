@@ -102,7 +102,8 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
   make_db_folder(shared.db);
   Store store(shared.db);
-  const RunInfo info = tune_run(arguments, loaded.experiment, shared, kSweepMark);
+  RunInfo info = tune_run(arguments, loaded.experiment, shared, kSweepMark);
+  if (arguments.own) info.overrides.emplace_back(kOwnMark);
   std::optional<std::string> resumed;
   if (arguments.resume) {
     resumed = store.unfinished_run(info.spec_text, info.overrides);
@@ -110,7 +111,7 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
       throw Error(
           ErrorKind::input,
           fmt::format("{}: nothing to resume: {} holds no unfinished sweep of this file with "
-                      "the same --set and --only{}; give what it was started with, or start "
+                      "the same --set, --only and --own{}; give what it was started with, or start "
                       "one without --resume",
                       arguments.experiment.file, shared.db,
                       unfinished_otherwise(shared.db, info, kSweepMark)));

@@ -7,6 +7,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
+#include "orchestrator/tune/samples.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 
@@ -21,6 +22,10 @@ std::string given_words(const std::string& overrides_json, std::string_view mark
     if (!word.is_string()) continue;
     const auto text = word.get<std::string>();
     if (text == mark) continue;
+    if (text == kOwnMark) {
+      given.emplace_back("--own");
+      continue;
+    }
     const bool only = text.starts_with(kOnly);
     given.push_back((only ? "--only " : "--set ") +
                     shell_quote(only ? text.substr(kOnly.size()) : text));

@@ -405,7 +405,7 @@ TEST_CASE("a sweep's resume with other settings names the unfinished sweep, and 
     info.spec_text = testing::kOneCell;
     for (const auto& [id, overrides] :
          std::vector<std::pair<std::string, std::vector<std::string>>>{
-             {"0-sweep", {"protocol.warmup=3", "only=ranks == 2", "tune=sweep"}},
+             {"0-sweep", {"protocol.warmup=3", "only=ranks == 2", "tune=sweep", "tune=own"}},
              {"1-search", {"protocol.warmup=4", "tune=live"}},
              {"2-run", {"protocol.warmup=5"}}}) {
       info.id = id;
@@ -416,7 +416,12 @@ TEST_CASE("a sweep's resume with other settings names the unfinished sweep, and 
   }
   const auto resumed = refusal({"tune", file, "--sweep", "--resume"}, db);
   CHECK_THAT(resumed, ContainsSubstring("run 0-sweep of it is unfinished, which was started with "
-                                        "--set protocol.warmup=3 --only 'ranks == 2'; give"));
+                                        "--set protocol.warmup=3 --only 'ranks == 2' --own; give"));
+  // With the same words, but for --own, it is another sweep: launches would lack its settings.
+  CHECK_THAT(refusal({"tune", file, "--sweep", "--resume", "--set", "protocol.warmup=3", "--only",
+                      "ranks == 2"},
+                     db),
+             ContainsSubstring("nothing to resume"));
   CHECK_THAT(refusal({"run", file, "--resume"}, db),
              ContainsSubstring("run 2-run of it is unfinished, which was started with --set "
                                "protocol.warmup=5;"));
