@@ -395,14 +395,16 @@ TEST_CASE("a resume with other settings names the unfinished run and what it was
 
 TEST_CASE("a sweep's resume with other settings names the unfinished sweep, and no run") {
   const Folder folder;
-  const auto file = folder.file("e.toml", testing::kOneCell);
+  std::string text = testing::kOneCell;
+  text.insert(text.find("size = "), "algorithm = \"library\"\n");
+  const auto file = folder.file("e.toml", text);
   const auto db = folder.path("x.sqlite");
   {
     Store store(db);
     RunInfo info;
     info.name = "e";
     info.spec_path = file;
-    info.spec_text = testing::kOneCell;
+    info.spec_text = text;
     for (const auto& [id, overrides] :
          std::vector<std::pair<std::string, std::vector<std::string>>>{
              {"0-sweep", {"protocol.warmup=3", "only=ranks == 2", "tune=sweep", "tune=own"}},
