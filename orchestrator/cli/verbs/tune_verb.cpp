@@ -72,16 +72,19 @@ bool has_channels(const Plan& plan) {
   });
 }
 
-Loaded load(const TuneArguments& arguments) {
-  auto loaded = load_experiment(arguments.experiment);
-  TuneOptions options = tune_options_of(loaded.experiment);
+Loaded planned(const TuneArguments& arguments, LoadedExperiment read) {
+  TuneOptions options = tune_options_of(read.experiment);
   options.huge_pages = no_huge_pages_reason().empty();
-  options.ll128 = has_channels(loaded.plan) && why_no_ll128(probe_facts()).empty();
+  options.ll128 = has_channels(read.plan) && why_no_ll128(probe_facts()).empty();
   options.own = arguments.own;
-  TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),
+  TunePlan plan = arguments.between_runs ? make_run_plan(read.plan, options, published_figures(),
                                                          arguments.any_environment)
-                                         : make_tune_plan(loaded.experiment, loaded.plan, options);
-  return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
+                                         : make_tune_plan(read.experiment, read.plan, options);
+  return {std::move(read.experiment), std::move(plan), read.cluster};
+}
+
+Loaded load(const TuneArguments& arguments) {
+  return planned(arguments, load_experiment(arguments.experiment));
 }
 
 std::string next_command(const TuneArguments& arguments, const Shared& shared,
@@ -95,27 +98,39 @@ std::string next_command(const TuneArguments& arguments, const Shared& shared,
   return command_to_go_on("tune", arguments.experiment, more, shared);
 }
 
+RunInfo sweep_info(const TuneArguments& arguments, const Experiment& experiment,
+                   const Shared& shared) {
+  RunInfo info = tune_run(arguments, experiment, shared, kSweepMark);
+  if (arguments.own) info.overrides.emplace_back(kOwnMark);
+  return info;
+}
+
+std::optional<std::string> sweep_to_resume(const TuneArguments& arguments, const RunInfo& info,
+                                           const Shared& shared) {
+  if (!arguments.resume) return std::nullopt;
+  make_db_folder(shared.db);
+  auto unfinished = Store(shared.db).unfinished_run(info.spec_text, info.overrides);
+  if (!unfinished)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: nothing to resume: {} holds no unfinished sweep of this file with "
+                            "the same --set, --only and --own{}; give what it was started with, "
+                            "or start one without --resume",
+                            arguments.experiment.file, shared.db,
+                            unfinished_otherwise(shared.db, info, kSweepMark)));
+  return unfinished;
+}
+
 int run_sweep(const TuneArguments& arguments, const Shared& shared) {
-  Loaded loaded = load(arguments);
+  auto read = load_experiment(arguments.experiment);
+  const auto resumed =
+      sweep_to_resume(arguments, sweep_info(arguments, read.experiment, shared), shared);
+  Loaded loaded = planned(arguments, std::move(read));
   Console console(shared.verbosity());
   loaded.experiment.protocol.launches = loaded.plan.options.sweep_launches;
   const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
   make_db_folder(shared.db);
   Store store(shared.db);
-  RunInfo info = tune_run(arguments, loaded.experiment, shared, kSweepMark);
-  if (arguments.own) info.overrides.emplace_back(kOwnMark);
-  std::optional<std::string> resumed;
-  if (arguments.resume) {
-    resumed = store.unfinished_run(info.spec_text, info.overrides);
-    if (!resumed)
-      throw Error(
-          ErrorKind::input,
-          fmt::format("{}: nothing to resume: {} holds no unfinished sweep of this file with "
-                      "the same --set, --only and --own{}; give what it was started with, or start "
-                      "one without --resume",
-                      arguments.experiment.file, shared.db,
-                      unfinished_otherwise(shared.db, info, kSweepMark)));
-  }
+  const RunInfo info = sweep_info(arguments, loaded.experiment, shared);
   console.note(fmt::format("sweep {}: {}, {} in all, {} of {}", resumed.value_or(info.id),
                            counted(loaded.plan.tasks.size(), "task"),
                            counted(loaded.plan.arm_count(), "setting"),

@@ -395,8 +395,7 @@ TEST_CASE("a resume with other settings names the unfinished run and what it was
 
 TEST_CASE("a sweep's resume with other settings names the unfinished sweep, and no run") {
   const Folder folder;
-  std::string text = testing::kOneCell;
-  text.insert(text.find("size = "), "algorithm = \"library\"\n");
+  const std::string text = testing::kOneCell;
   const auto file = folder.file("e.toml", text);
   const auto db = folder.path("x.sqlite");
   {
