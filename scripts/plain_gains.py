@@ -132,9 +132,11 @@ def report(path):
         slower += verdict == "SLOWER"
         alone[0] += high < 0 and centre < -MARGIN
         alone[1] += low > 0 and centre > MARGIN
-        numbers = [math.exp(max(-50, min(50, x))) for x in (centre, low, high)]
+        # Below three turns nothing bounds the ratio.
+        numbers = [f"{math.exp(max(-50, min(50, x))):.3g}" if math.isfinite(x) else "-"
+                   for x in (centre, low, high)]
         print(f"{collective:<14} {size:>11} {default:>11.4g} {loaded:>10.4g} " +
-              " ".join(f"{x:>6.3g}" for x in numbers) + f" {len(logs):>6}  {verdict}")
+              " ".join(f"{x:>6}" for x in numbers) + f" {len(logs):>6}  {verdict}")
     best = math.exp(-min(faster)) if faster else 1
     middle = math.exp(-median(faster)) if faster else 1
     most = max(len(logs) for *_, logs in rows)

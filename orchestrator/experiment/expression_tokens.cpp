@@ -9,6 +9,9 @@
 namespace dynamiccl::expression {
 namespace {
 
+/// Nothing that there is has so long a name, and a message repeats the word.
+constexpr std::size_t kLongestWord = 200;
+
 bool is_word_char(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.' ||
          c == ':';  // of a setting's old spelling
@@ -51,6 +54,10 @@ std::vector<Token> tokenize(std::string_view text) {
       fail(column, fmt::format("unexpected \"{}\"", c));
     }
   }
+  for (const Token& token : tokens)
+    if (token.text.size() > kLongestWord)
+      fail(token.column, fmt::format("a word of {} bytes: no name is longer than {}",
+                                     token.text.size(), kLongestWord));
   tokens.push_back({Token::Kind::end, "", text.size() + 1});
   return tokens;
 }

@@ -11,6 +11,8 @@ namespace dynamiccl {
 
 /// Marks a run as a sweep of all arms in the overrides that the store keeps.
 inline constexpr const char* kSweepMark = "tune=sweep";
+/// Of a sweep that has settings, too, that no job can load: without them it is another one.
+inline constexpr const char* kOwnMark = "tune=own";
 
 /// The newest sweep of an experiment of this name.
 /// @throws Error(input) when the database has none

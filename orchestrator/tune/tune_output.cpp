@@ -164,11 +164,14 @@ constexpr std::array kAnswerWords{
 
 /// Words that stand in the table, with what they mean.
 std::string legend_of(const TuningResult& result, TuningKind kind) {
+  const bool judged = kind == TuningKind::judged;
   std::string text =
-      kind == TuningKind::search
-          ? "setting: what the table of settings keeps; library = the library's own choice, the "
+      judged ? "setting: what the file asks for; library = nothing, the library's own choice.\n"
+      : kind == TuningKind::between_runs
+          ? "setting: the way to run that the search keeps; the first one of the file is the "
             "default.\n"
-          : "setting: what the file asks for; library = nothing, the library's own choice.\n";
+          : "setting: what the table of settings keeps; library = the library's own choice, the "
+            "default.\n";
   const bool compared =
       std::any_of(result.tasks.begin(), result.tasks.end(),
                   [](const TunedTask& tuned) { return tuned.entry.evidence.ratio > 0; });
@@ -179,10 +182,8 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
         "there; below 1 it is faster.\n"
         "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within {}, UNCLEAR: its interval "
         "leaves it open. {}\n",
-        kind == TuningKind::search ? "the best other setting that the search saw" : "that setting",
-        band_text(),
-        kind == TuningKind::search ? "Where it is not FASTER, the default stays."
-                                   : "A file is judged, not changed.");
+        judged ? "that setting" : "the best other setting that the search saw", band_text(),
+        judged ? "A file is judged, not changed." : "Where it is not FASTER, the default stays.");
   for (const AnswerWord& reason : kAnswerWords) {
     const bool said =
         std::any_of(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {

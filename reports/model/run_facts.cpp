@@ -7,6 +7,21 @@
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
+namespace {
+
+/// A run of `tune -- COMMAND` has choices and no cells: the job is somebody's own.
+std::string without_cells(const Reader& reader, const std::string& run_uuid) {
+  const Table counts = reader.query(
+      "SELECT count(*) AS n FROM decision d JOIN tuning t ON t.id = d.tuning_id "
+      "JOIN run r ON r.id = t.run_id WHERE r.uuid = ?1",
+      {run_uuid});
+  const auto choices = static_cast<std::size_t>(TableView(counts).integer(0, "n"));
+  return choices == 0 ? "no cells"
+                      : fmt::format("{} of a search, no cells (query decisions)",
+                                    counted(choices, "choice"));
+}
+
+}  // namespace
 
 Table cells_without_result(const Reader& reader, const std::string& run_uuid, bool unsupported) {
   return reader.query(
@@ -29,6 +44,7 @@ std::string cell_counts(const Reader& reader, const std::string& run_uuid) {
     all += rows.integer(i, "n");
     parts.push_back(fmt::format("{} {}", rows.integer(i, "n"), rows.text(i, "status")));
   }
+  if (all == 0) return without_cells(reader, run_uuid);
   return fmt::format("{}: {}", counted(all, "cell"), join(parts, ", "));
 }
 

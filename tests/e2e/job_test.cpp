@@ -637,6 +637,20 @@ TEST_CASE("pairs whose launches fail are told as that, with the job's last words
   CHECK_FALSE(fs::exists(program.folder() + "/tuned/nccl.conf"));
 }
 
+TEST_CASE("a search that the default wins has compared nothing, and no verdict", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const auto tuned =
+      program.run({"tune", "--json", "--agent", "default", "--call-agent", "none", "--out",
+                   program.folder() + "/tuned", "--launches", "2", "--pairs", "3", "--", kJob});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  const auto answer = nlohmann::json::parse(tuned.out);
+  CHECK(answer.at("setting") == "default");
+  CHECK(answer.at("verdict").is_null());
+  CHECK(answer.at("pairs") == 0);
+}
+
 TEST_CASE("sums of three ranks that keep their order: no call's settings are learnt", "[E-64]") {
   const OverNetwork network;
   const Program program;

@@ -81,6 +81,20 @@ TEST_CASE("what loadable files gain is no success where one of its steps failed"
   CHECK(gains("EXPORT=2 SAYS='of the table none was surely faster and harmless'").exit_code == 0);
 }
 
+TEST_CASE("what a plain program gained has no interval below three turns") {
+  const auto said = [](const std::string& turns) {
+    return run_command({"bash", "-c",
+                        "for t in " + turns +
+                            "; do echo $t default allreduce 4 10$t; echo $t loaded allreduce 4 5$t;"
+                            " done | python3 \"$0\" /dev/stdin",
+                        kScripts + "plain_gains.py"})
+        .out;
+  };
+  CHECK_THAT(said("1 2"), ContainsSubstring("     -      -      2  \n"));
+  CHECK_THAT(said("1 2"), !ContainsSubstring("e+"));
+  CHECK_THAT(said("1 2 3"), ContainsSubstring("3  FASTER\n"));
+}
+
 TEST_CASE("turns of a plain program that a launch failed in do not count") {
   const Folder folder;
   // Launches take half of the time where the file is loaded; the second turn fails.

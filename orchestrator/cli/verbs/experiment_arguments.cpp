@@ -118,6 +118,16 @@ void mark_cluster(Experiment& experiment, const ClusterSession& cluster) {
     profile.cluster = placement_key(cluster.options(), cluster.nodes().size());
 }
 
+/// What a message repeats of somebody's text: no more than 200 bytes, at the end of a whole letter
+/// of UTF-8, and how many bytes it has.
+std::string beginning_of(const std::string& text) {
+  constexpr std::size_t kMost = 200;
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return fmt::format("{}... ({} bytes)", text.substr(0, end), text.size());
+}
+
 Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
             const Capabilities& can) {
   std::optional<Expression> only;
@@ -127,9 +137,9 @@ Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
     try {
       only = Expression::parse(arguments.only, environments);
       for (const auto& note : only->notes())
-        print_notes({fmt::format("--only '{}': {}", arguments.only, note)});
+        print_notes({fmt::format("--only '{}': {}", beginning_of(arguments.only), note)});
     } catch (const Error& error) {
-      throw error.with_context("--only '" + arguments.only + "'");
+      throw error.with_context("--only '" + beginning_of(arguments.only) + "'");
     }
   }
   Plan plan = make_plan(experiment, can, only ? &*only : nullptr);

@@ -18,6 +18,7 @@
 #include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
+#include "orchestrator/cli/verbs/unfinished_run.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/run/console.hpp"
@@ -88,33 +89,6 @@ std::optional<std::string> run_of_requeued_job(const std::string& job, const std
   return calls < runs.size() ? std::optional(runs.text(calls, "uuid")) : std::nullopt;
 }
 
-/// The newest unfinished run of this file with other settings, and what it was started with: what
-/// is missing is most often one of these.
-std::string unfinished_otherwise(const std::string& db, const RunInfo& info) {
-  const Table found = Reader(db).query(
-      "SELECT r.uuid, e.overrides_json, e.spec_text = ?2 AS same_text FROM run r "
-      "JOIN experiment e ON e.id = r.experiment_id WHERE r.status NOT IN ('complete', 'running') "
-      "AND (r.spec_path = ?1 OR e.spec_text = ?2) AND e.overrides_json NOT LIKE '%\"tune=%' "
-      "ORDER BY r.id DESC LIMIT 1",
-      {info.spec_path, info.spec_text});
-  const TableView row(found);
-  if (row.size() == 0) return "";
-  std::vector<std::string> given;
-  for (const auto& word : stored_json(row.text(0, "overrides_json"))) {
-    if (!word.is_string()) continue;
-    const auto text = word.get<std::string>();
-    const bool only = text.starts_with("only=");
-    given.push_back((only ? "--only " : "--set ") +
-                    shell_quote(only ? text.substr(std::string_view("only=").size()) : text));
-  }
-  const auto run = row.text(0, "uuid");
-  if (row.integer(0, "same_text") == 0)
-    return fmt::format("; run {} of a file of that name is unfinished, which had another text",
-                       run);
-  return fmt::format("; run {} of it is unfinished, which was started with {}", run,
-                     given.empty() ? "neither --set nor --only" : join(given, " "));
-}
-
 std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
                                          const Store& store, const std::string& db) {
   if (!arguments.resume) return std::nullopt;
@@ -125,7 +99,7 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments, const Ru
         fmt::format("{}: nothing to resume: {} holds no unfinished run of this file with "
                     "the same --set and --only{}; give what it was started with, or start one "
                     "without --resume",
-                    arguments.experiment.file, db, unfinished_otherwise(db, info)));
+                    arguments.experiment.file, db, unfinished_otherwise(db, info, "")));
   return unfinished;
 }
 

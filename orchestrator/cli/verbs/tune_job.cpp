@@ -160,7 +160,7 @@ json result_json(const JobTuningResult& result, const std::string& run, const st
               {"observed_step_us", result.observed.step.count()},
               {"calls_per_step", result.observed.calls_per_step},
               {"setting", result.arm},
-              {"verdict", name_of(result.verdict)},
+              {"verdict", result.compared() ? json(name_of(result.verdict)) : json()},
               {"kept", result.kept()},
               {"use", use}};
   if (result.unjudged()) object["failure"] = failed_text(result);
@@ -215,7 +215,7 @@ std::string interrupted_text(const JobTuningResult& result, const std::string& r
   if (result.ratio)
     text += fmt::format("; {}: {} in the {} that ended", result.arm, ratio_text(result),
                         counted(result.pairs, "pair"));
-  else if (!result.arm.empty() && result.arm != "default")
+  else if (result.compared())
     text += fmt::format("; best so far, not confirmed: {}", result.arm);
   return text + "; " + where_choices_are(run, shared);
 }
@@ -231,7 +231,7 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
                failed_text(result));
     return;
   }
-  if (result.arm == "default" || result.arm.empty())
+  if (!result.compared())
     fmt::print("nothing that was tried made the step faster: NCCL's default stays\n");
   else
     fmt::print("{}: {} ({} against NCCL's default on {} of fresh launches in turn)\n",
@@ -240,7 +240,7 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
   if (result.kept())
     fmt::print("start the job with\n  {} {}\n", quoted_assignment(use),
                quoted_command(shared.command));
-  else if (result.arm != "default" && !result.arm.empty())
+  else if (result.compared())
     fmt::print("it is not surely faster, so nothing is kept: NCCL's default stays\n");
 }
 

@@ -17,6 +17,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
+#include "orchestrator/cli/verbs/unfinished_run.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -71,16 +72,19 @@ bool has_channels(const Plan& plan) {
   });
 }
 
-Loaded load(const TuneArguments& arguments) {
-  auto loaded = load_experiment(arguments.experiment);
-  TuneOptions options = tune_options_of(loaded.experiment);
+Loaded planned(const TuneArguments& arguments, LoadedExperiment read) {
+  TuneOptions options = tune_options_of(read.experiment);
   options.huge_pages = no_huge_pages_reason().empty();
-  options.ll128 = has_channels(loaded.plan) && why_no_ll128(probe_facts()).empty();
+  options.ll128 = has_channels(read.plan) && why_no_ll128(probe_facts()).empty();
   options.own = arguments.own;
-  TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),
+  TunePlan plan = arguments.between_runs ? make_run_plan(read.plan, options, published_figures(),
                                                          arguments.any_environment)
-                                         : make_tune_plan(loaded.experiment, loaded.plan, options);
-  return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
+                                         : make_tune_plan(read.experiment, read.plan, options);
+  return {std::move(read.experiment), std::move(plan), read.cluster};
+}
+
+Loaded load(const TuneArguments& arguments) {
+  return planned(arguments, load_experiment(arguments.experiment));
 }
 
 std::string next_command(const TuneArguments& arguments, const Shared& shared,
@@ -94,21 +98,39 @@ std::string next_command(const TuneArguments& arguments, const Shared& shared,
   return command_to_go_on("tune", arguments.experiment, more, shared);
 }
 
+RunInfo sweep_info(const TuneArguments& arguments, const Experiment& experiment,
+                   const Shared& shared) {
+  RunInfo info = tune_run(arguments, experiment, shared, kSweepMark);
+  if (arguments.own) info.overrides.emplace_back(kOwnMark);
+  return info;
+}
+
+std::optional<std::string> sweep_to_resume(const TuneArguments& arguments, const RunInfo& info,
+                                           const Shared& shared) {
+  if (!arguments.resume) return std::nullopt;
+  make_db_folder(shared.db);
+  auto unfinished = Store(shared.db).unfinished_run(info.spec_text, info.overrides);
+  if (!unfinished)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: nothing to resume: {} holds no unfinished sweep of this file with "
+                            "the same --set, --only and --own{}; give what it was started with, "
+                            "or start one without --resume",
+                            arguments.experiment.file, shared.db,
+                            unfinished_otherwise(shared.db, info, kSweepMark)));
+  return unfinished;
+}
+
 int run_sweep(const TuneArguments& arguments, const Shared& shared) {
-  Loaded loaded = load(arguments);
+  auto read = load_experiment(arguments.experiment);
+  const auto resumed =
+      sweep_to_resume(arguments, sweep_info(arguments, read.experiment, shared), shared);
+  Loaded loaded = planned(arguments, std::move(read));
   Console console(shared.verbosity());
   loaded.experiment.protocol.launches = loaded.plan.options.sweep_launches;
   const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
   make_db_folder(shared.db);
   Store store(shared.db);
-  const RunInfo info = tune_run(arguments, loaded.experiment, shared, kSweepMark);
-  std::optional<std::string> resumed;
-  if (arguments.resume) {
-    resumed = store.unfinished_run(info.spec_text, info.overrides);
-    if (!resumed)
-      throw Error(ErrorKind::input, arguments.experiment.file + ": no unfinished sweep in " +
-                                        shared.db + "; start one without --resume");
-  }
+  const RunInfo info = sweep_info(arguments, loaded.experiment, shared);
   console.note(fmt::format("sweep {}: {}, {} in all, {} of {}", resumed.value_or(info.id),
                            counted(loaded.plan.tasks.size(), "task"),
                            counted(loaded.plan.arm_count(), "setting"),
@@ -179,7 +201,8 @@ int exit_of(const LaunchEvaluator& evaluator) {
 int finish_tuning(const TuningResult& result, const TunePlan& plan,
                   const LaunchEvaluator& evaluator, const TuneArguments& arguments,
                   const RunInfo& info, const Shared& shared, const Console& console) {
-  print_tuning(plan, result, TuningKind::search, shared);
+  print_tuning(plan, result, arguments.between_runs ? TuningKind::between_runs : TuningKind::search,
+               shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
   const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
   console.note(fmt::format("{} where all settings would need {}",
@@ -390,6 +413,26 @@ void require_that_all_act_there(const CLI::App& verb, const TuneArguments& argum
                                               : "a search: it is --online's"));
 }
 
+/// --policy where no agent that was asked for reads one.
+void require_that_policy_acts(const TuneArguments& arguments, bool command) {
+  if (arguments.policy.empty() || arguments.recheck) return;
+  const bool searched = !arguments.sweep && arguments.apply.empty() && arguments.check.empty();
+  // Who searches where nobody is named: the default of each way, all with --replay.
+  std::vector<std::string> agents = arguments.agents;
+  if (command) {
+    if (arguments.online) agents.clear();
+    agents.push_back(arguments.call_agent);
+  } else if (agents.empty() && !arguments.between_runs) {
+    agents = arguments.replay ? agent_names() : std::vector<std::string>{"ppo"};
+  }
+  if (searched && std::any_of(agents.begin(), agents.end(), reads_policy)) return;
+  throw Error(ErrorKind::input,
+              searched ? "tune: --policy does nothing here: ppo and ppo-online read a policy, and "
+                         "neither was asked for"
+                       : "tune: --policy does nothing with --sweep, --apply and --check: nothing "
+                         "is searched");
+}
+
 /// Options that would be silently without effect: a command's with a file, a file's with a command.
 void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                           const Shared& shared) {
@@ -417,6 +460,7 @@ void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                             : "it is a command's (tune -- COMMAND)",
                     in_file ? "; of a file's cells --set tune.parallelism=tp says it" : ""));
   if (command) require_that_all_act_there(verb, arguments);
+  require_that_policy_acts(arguments, command);
   if (arguments.agents.size() > 1 && !arguments.replay)
     throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
 }

@@ -64,6 +64,8 @@ struct JobTuningResult {
   [[nodiscard]] bool unjudged() const {
     return failed_confirmations > 0 && !ratio && interrupted_by == 0;
   }
+  /// Something else than the default won the search: without that nothing has a verdict.
+  [[nodiscard]] bool compared() const { return !arm.empty() && arm != "default"; }
   [[nodiscard]] bool kept() const { return verdict == Verdict::faster && !choice.is_default(); }
 };
 

@@ -169,7 +169,9 @@ own_us | us, real | its median with the neighbour, on the launches that chose no
 ratio verdict launches
 )",
           .method = verdict_method("settings are chosen on even launches and judged on odd ones; "),
-          .needs = "settings swept with and without a neighbour",
+          .needs =
+              "settings swept with and without a neighbour, each in even launches (counted from "
+              "0), which choose, and in odd ones, which judge",
           .measured_by = "run experiments/beside_neighbour.toml",
           .of_figures = neighbour_table};
 }

@@ -11,12 +11,12 @@
 --   guard time_us
 --   speedup | real | the default's time over its
 --   reward | real | what the agent received
---   reward_base | text | what that is relative to
+--   reward_base | real | its part that settings change: minus the time over the default's
 --   arms | integer | settings to choose from
 --   tried | integer | of these, measured by the search; of its final choice
 --   epoch
 --   calls | integer | calls that were measured
---   applied | integer | 1 = in force
+--   applied | text | what was in force when it was measured
 --   launch_id
 SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment,
        coalesce((SELECT g.name FROM regime g WHERE g.key = d.regime), d.regime) AS regime,

@@ -55,7 +55,7 @@ flag(environment, subject, flag, times, rule) AS (
            WHEN 'failed' THEN 'the setting failed or gave wrong data'
            WHEN 'above-gloo-floor' THEN 'slower than 2 x Gloo on the same task'
            WHEN 'slower-than-default' THEN 'slower than the default beyond noise; taken back'
-           WHEN 'not-confirmed' THEN 'not surely faster than the default on fresh launches; taken back'
+           WHEN 'not-confirmed' THEN 'not surely faster than the default when both were measured anew; not kept'
            ELSE 'guard' END
   FROM d WHERE guard <> 'pass'
   GROUP BY environment, task_key, guard

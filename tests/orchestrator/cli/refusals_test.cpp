@@ -393,6 +393,56 @@ TEST_CASE("a resume with other settings names the unfinished run and what it was
   CHECK_THAT(refusal({"run", other, "--resume"}, db), !ContainsSubstring("0123abcd"));
 }
 
+TEST_CASE("a sweep's resume with other settings names the unfinished sweep, and no run") {
+  const Folder folder;
+  const std::string text = testing::kOneCell;
+  const auto file = folder.file("e.toml", text);
+  const auto db = folder.path("x.sqlite");
+  {
+    Store store(db);
+    RunInfo info;
+    info.name = "e";
+    info.spec_path = file;
+    info.spec_text = text;
+    for (const auto& [id, overrides] :
+         std::vector<std::pair<std::string, std::vector<std::string>>>{
+             {"0-sweep", {"protocol.warmup=3", "only=ranks == 2", "tune=sweep", "tune=own"}},
+             {"1-search", {"protocol.warmup=4", "tune=live"}},
+             {"2-run", {"protocol.warmup=5"}}}) {
+      info.id = id;
+      info.overrides = overrides;
+      store.begin_run(info, {}, {});
+      store.end_run(id, "interrupted");
+    }
+  }
+  const auto resumed = refusal({"tune", file, "--sweep", "--resume"}, db);
+  CHECK_THAT(resumed, ContainsSubstring("run 0-sweep of it is unfinished, which was started with "
+                                        "--set protocol.warmup=3 --only 'ranks == 2' --own; give"));
+  // With the same words, but for --own, it is another sweep: launches would lack its settings.
+  CHECK_THAT(refusal({"tune", file, "--sweep", "--resume", "--set", "protocol.warmup=3", "--only",
+                      "ranks == 2"},
+                     db),
+             ContainsSubstring("nothing to resume"));
+  CHECK_THAT(refusal({"run", file, "--resume"}, db),
+             ContainsSubstring("run 2-run of it is unfinished, which was started with --set "
+                               "protocol.warmup=5;"));
+}
+
+TEST_CASE("a long condition that is refused is told by its beginning") {
+  const Folder folder;
+  const auto file = folder.file("e.toml", testing::kOneCell);
+  const auto only = [&](const std::string& condition) {
+    return refusal({"plan", file, "--only", condition}, folder.path("x.sqlite"));
+  };
+  std::string long_one = "backend == nix";
+  while (long_one.size() < 5000) long_one += " or backend == gloo";
+  CHECK(only(long_one).size() < 500);
+  CHECK_THAT(only(long_one), ContainsSubstring("unknown backend \"nix\""));
+  CHECK_THAT(only(long_one), ContainsSubstring("... (5011 bytes)'"));
+  CHECK(only("backend == " + std::string(5000, 'x')).size() < 500);
+  CHECK(only("environment == '" + std::string(5000, 'x') + "'").size() < 500);
+}
+
 TEST_CASE(
     "a database that may not be written is wrong input, whether a run in it was killed or not") {
   if (geteuid() != 0 || find_program("setpriv").empty()) SKIP("takes root, and setpriv");

@@ -93,6 +93,32 @@ TEST_CASE("tune refuses options that would have no effect, by their names", "[E-
   refused({"--parallelism", "tensor", "--seed", "3", "--", "true"}, {"tensor", "tp"});
 }
 
+TEST_CASE("tune refuses a policy that no agent of it reads", "[E-105]") {
+  const std::string policy = DYNAMICCL_SOURCE_DIR "/tuner/policy/pretrained.policy";
+  const auto told = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"tune", "--policy", policy});
+    const auto result = run(words);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  const std::vector<std::vector<std::string>> idle{
+      {"nowhere.toml", "--agent", "bandit"},
+      {"nowhere.toml", "--between-runs"},
+      {"nowhere.toml", "--replay", "--agent", "bandit,ppo-untrained"},
+      {"nowhere.toml", "--sweep"},
+      {"nowhere.toml", "--check", "t.json"},
+      {"--call-agent", "bandit", "--", "true"}};
+  for (const auto& words : idle)
+    CHECK(told(words).find("--policy does nothing") != std::string::npos);
+  // Where one reads it, it is the file that is wrong.
+  const std::vector<std::vector<std::string>> read{
+      {"nowhere.toml"},
+      {"nowhere.toml", "--agent", "ppo-online"},
+      {"nowhere.toml", "--replay"},
+      {"nowhere.toml", "--replay", "--agent", "bandit,ppo"}};
+  for (const auto& words : read) CHECK(told(words).find("nowhere.toml: ") != std::string::npos);
+}
+
 TEST_CASE("tune of a command refuses an agent that there is not before it starts the job") {
   const testing::Folder folder;
   const auto db = folder.path("t.sqlite");

@@ -93,3 +93,11 @@ TEST_CASE("where nothing was compared, the table explains no ratio") {
   const std::string text = tuning_text(two_sizes(), result, TuningKind::search, 100);
   CHECK_THAT(text, ContainsSubstring("setting: ") && !ContainsSubstring("verdict: of"));
 }
+
+TEST_CASE("what runs is no library's choice: between runs the file's first way is the default",
+          "[E-200]") {
+  const std::string text = tuning_text(two_sizes(), searched(), TuningKind::between_runs, 100);
+  CHECK_THAT(text, ContainsSubstring("the first one of the file is the default"));
+  CHECK_THAT(text, !ContainsSubstring("table of settings"));
+  CHECK_THAT(text, ContainsSubstring("Where it is not FASTER, the default stays."));
+}

@@ -1,15 +1,18 @@
 // Settings chosen beside a neighbour against those chosen without one, from planted launches.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 
 #include "reports/model/table_view.hpp"
+#include "reports/queries/no_rows.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
 
 namespace {
@@ -50,6 +53,10 @@ class Swept {
 
   [[nodiscard]] Table query() const {
     return named_query(Reader(folder_.file("a.sqlite")), "beside_neighbour", {});
+  }
+  [[nodiscard]] std::string why_none() const {
+    const Reader reader(folder_.file("a.sqlite"));
+    return why_no_rows(reader, query_named("beside_neighbour"), {});
   }
 
  private:
@@ -99,6 +106,8 @@ TEST_CASE("without launches that chose nothing there is no row") {
   const std::map<std::string, Planted> times{{"none", {10, 20, 10, 20}},
                                              {"compute", {40, 30, 40, 30}}};
   CHECK(Swept(times, 2).query().rows.empty());
+  // Who sees none is told of that.
+  CHECK_THAT(Swept(times, 2).why_none(), ContainsSubstring("in odd ones, which judge"));
   CHECK(Swept(times).query().rows.size() == 1);
   // Nor where nothing was measured alone.
   CHECK(Swept({{"compute", {40, 30, 40, 30}}}).query().rows.empty());

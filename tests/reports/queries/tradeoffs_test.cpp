@@ -5,6 +5,7 @@
 #include <map>
 
 #include "db/decision_log.hpp"
+#include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
@@ -229,10 +230,36 @@ TEST_CASE("flags of tuned tasks and of algorithms that did not run are listed", 
   CHECK_THAT(rule.at("non_actionable_regime"), ContainsSubstring("every setting was measured"));
   CHECK(rule.contains("unexplored"));
   CHECK(rule.contains("slower_than_gloo"));
-  CHECK(rule.contains("not-confirmed"));
+  // Of searches by launches and of training cells that learn within one.
+  CHECK_THAT(rule.at("not-confirmed"), ContainsSubstring("when both were measured anew"));
   CHECK(rule.contains("passthrough"));
   CHECK(rule.contains("slower-than-default"));
   CHECK(rule.at("library_fallback") == "asked for tree, ran ring");
+}
+
+TEST_CASE("a run of a job's choices has no cells, and says so in place of a count", "[E-102]") {
+  const ScratchFolder folder;
+  const std::string db = folder.file("a.sqlite");
+  {
+    Store store(db);
+    for (const char* id : {"job", "nothing"}) {
+      RunInfo info;
+      info.id = info.name = id;
+      info.overrides = {"tune=job"};
+      store.begin_run(info, {}, {});
+      store.end_run(id, "complete");
+    }
+    DecisionLog log(db);
+    DecisionInfo row;
+    row.kind = "final";
+    row.arm = "default";
+    row.guard = "pass";
+    row.task_key = "nccl/job/step/2^0/r2n1";
+    row.state_json = row.candidates_json = row.asked_json = "{}";
+    log.add(log.begin({"job", "job", "bandit", "", 1, "{}"}), {row, row});
+  }
+  CHECK(cell_counts(Reader(db), "job") == "2 choices of a search, no cells (query decisions)");
+  CHECK(cell_counts(Reader(db), "nothing") == "no cells");
 }
 
 TEST_CASE("the atlas names the best method of each model, batch and number of workers",
