@@ -123,19 +123,20 @@ class Fuzzing:
         if state is None or not state.exists():
             state = self.folder / "state"
         # The counts last: a copy that ends before them is begun anew by the next call.
-        for part in ("corpus.tar.xz", "finds.tar.xz", "counts.json"):
-            if state.is_dir():
+        parts = ("corpus.tar.xz", "finds.tar.xz", "counts.json")
+        if state.is_dir():
+            for part in parts:
                 if (state / part).exists():
                     shutil.copy(state / part, self.out / part)
-            elif state.exists():
-                try:
-                    with tarfile.open(state) as tar:
-                        (self.out / part).write_bytes(tar.extractfile(part).read())
-                except KeyError as why:
-                    if part != "finds.tar.xz":
-                        raise CannotRun(f"{state} is torn or no archive of an earlier call: {why}") from why
-                except tarfile.TarError as why:
-                    raise CannotRun(f"{state} is torn or no archive of an earlier call: {why}") from why
+        elif state.exists():
+            try:
+                with tarfile.open(state) as tar:
+                    tar.getmember("table.jsonl")  # the last one: an archive that ends before it may lack the finds
+                    for part in parts:
+                        if part != "finds.tar.xz" or part in tar.getnames():
+                            (self.out / part).write_bytes(tar.extractfile(part).read())
+            except (KeyError, tarfile.TarError) as why:
+                raise CannotRun(f"{state} is torn or no archive of an earlier call: {why}") from why
 
     def known_targets(self):
         known = subprocess.run([str(self.program)], env=self.environment(None), capture_output=True, text=True)
@@ -194,12 +195,17 @@ class Fuzzing:
         self.running[process.pid] = {"place": place, "name": name, "log": log, "seconds": seconds,
                                      "merge": merge, "process": process, "ended": False}
 
-    def reap(self):
-        """Waits for one child and takes over what it counted; gives its place back."""
+    def reap(self, until):
+        """Waits for one child and takes over what it counted; gives its place back, None where none ended in time: a slice
+        looks at its clock between inputs."""
         while True:
-            pid, status, usage = os.wait4(-1, 0)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
             if pid in self.running:
                 break
+            if pid == 0:
+                if time.monotonic() >= until:
+                    return None
+                time.sleep(0.05)
         slice_ = self.running.pop(pid)
         slice_["process"].returncode = os.waitstatus_to_exitcode(status)
         text = slice_["log"].read_text(errors="replace")
@@ -286,8 +292,11 @@ class Fuzzing:
                 self.start(free.pop(), name, min(seconds, until - time.monotonic() - 1))
             if not self.running:
                 break
-            free.append(self.reap())
-        self.drain(20)
+            place = self.reap(until)
+            if place is None:
+                break
+            free.append(place)
+        self.drain(min(20, max(1, (self.end - time.monotonic()) / 3)))
 
     def drain(self, patience):
         """Ends what still runs: asked first, so that it prints its counts."""
