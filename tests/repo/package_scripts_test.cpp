@@ -76,8 +76,11 @@ TEST_CASE("a purge leaves a cache that a process, a network or a mount still nee
     CHECK_THAT(result.err, ContainsSubstring(why) && ContainsSubstring("dynamiccl clean"));
     CHECK(fs::exists(purged.image()));
   };
-  stays("tail -f $1/docker/data/image >/dev/null & sleep 0.2; sh $2 purge; e=$?; kill $!; exit $e",
-        "(tail)");
+  // Not before it has the file open, which takes a busy machine a while.
+  stays(
+      "tail -f $1/docker/data/image >/dev/null & until ls -l /proc/$!/fd | grep -q data/image; do "
+      "sleep 0.05; done; sh $2 purge; e=$?; kill $!; exit $e",
+      "(tail)");
   const std::string note = purged.cache() + "/docker/network-before.json";
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
