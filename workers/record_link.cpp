@@ -41,6 +41,9 @@ constexpr std::size_t kMostWaiting = std::size_t{256} << 20;
 
 std::atomic<int> g_live{-1};
 
+/// What so many bytes may take on the slowest link that is one.
+milliseconds time_for(std::size_t bytes) { return milliseconds(bytes / kSlowestBytesPerMs); }
+
 int left_ms(Clock::time_point until) {
   const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
@@ -303,9 +306,7 @@ RecordLink::~RecordLink() {
   say_bye(Clock::now() + kOneLine);
 }
 
-std::chrono::milliseconds RecordLink::time_for_waiting() const {
-  return milliseconds(waiting_bytes_ / kSlowestBytesPerMs);
-}
+std::chrono::milliseconds RecordLink::time_for_waiting() const { return time_for(waiting_bytes_); }
 
 void RecordLink::say_bye(Clock::time_point until) {
   FrameHeader bye;
@@ -399,12 +400,13 @@ void RecordLink::send_file(const std::string& name, const std::string& bytes) {
                 fmt::format("{} has {} bytes and cannot be sent: {} is the most; give all nodes a "
                             "folder that they share (--out)",
                             name, bytes.size(), kMostFileBytes));
-  pump(kAnswer, {});
+  pump(kAnswer, time_for_waiting());
   FrameHeader header;
   header.kind = FrameKind::file;
   header.rank = rank_;
   // Whole files are the same when they are sent twice.
-  for (const auto until = Clock::now() + kAnswer; Clock::now() < until && connected(until);) {
+  for (const auto until = Clock::now() + kAnswer + time_for(bytes.size());
+       Clock::now() < until && connected(until);) {
     if (!socket_.send(frame(header, name + "\n" + bytes), until)) continue;
     const auto answer = socket_.receive(until);
     if (answer && answer->first.kind == FrameKind::ack) return;
