@@ -90,7 +90,7 @@ if [ ! -e "$out/engines.tar.xz" ]; then
   mkdir -p "$engines"
   if [ -n "$engine" ]; then cp -a "$engine" "$engines/engine"; else
     mkdir -p "$engines/engine/lib" "$engines/engine/xt"
-    for program in dockerd containerd containerd-shim-runc-v2 runc docker docker-init ip xtables-nft-multi; do
+    for program in dockerd containerd containerd-shim-runc-v2 runc docker docker-init ip tc xtables-nft-multi; do
       path=$(command -v "$program") || { echo "$program is missing: apt-get install docker.io iptables iproute2" >&2; exit 2; }
       cp -L "$path" "$engines/engine/"
     done

@@ -23,7 +23,7 @@ if [ ! -x /opt/engine/dockerd ] && [ -e "$bundle/engines.tar.xz" ]; then
   ln -sf xtables-nft-multi /opt/engine/ip6tables
   # The engine's libraries are for the engine alone: ranks must not find them.
   mkdir -p /opt/engine/bin
-  for program in dockerd containerd containerd-shim-runc-v2 runc docker docker-init ip iptables ip6tables; do
+  for program in dockerd containerd containerd-shim-runc-v2 runc docker docker-init ip tc iptables ip6tables; do
     printf '#!/bin/sh\nLD_LIBRARY_PATH=/opt/engine/lib XTABLES_LIBDIR=/opt/engine/xt exec /opt/engine/%s "$@"\n' \
       "$program" >"/opt/engine/bin/$program"
     chmod 755 "/opt/engine/bin/$program"
