@@ -7,11 +7,12 @@
 #   TRAJECTORY_HOOKS: of these of DDP's; TRAJECTORIES: ours for which it holds, "-": none of ours (no trainer is needed then).
 # steps: what a step takes behind the links, both sides in turn, the order alternating, until the time is over:
 #   of DDP's HOOKS (all), and those of ours for which OURS holds (a condition as of --only).
-# direct: whole trainings behind the first link, of the sides in DIRECT_HOOKS and DIRECT_OURS, against the product of the two.
+# direct: whole trainings behind the first link, of seeds FIRST to SEEDS, of the sides in DIRECT_HOOKS and DIRECT_OURS ("-": none),
+#   against the product of the two; a job of theirs that takes longer than JOB_SECONDS (240) is given up.
 # CORES: a list for taskset, where other work has the rest. Leaves times.md (scripts/hook_times.py), trajectories.jsonl,
 # steps.jsonl, direct.jsonl, ours-*.sqlite and logs.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." || exit
 unset BUNDLE
@@ -21,6 +22,8 @@ unset BUNDLE
 DYNAMICCL_NCCL_LIBRARY=$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))')
 export DYNAMICCL_NCCL_LIBRARY DYNAMICCL_NCCL_PROFILER=0 OMP_NUM_THREADS=1
 read -ra hooks <<<"${HOOKS:-none bf16 fp16 powersgd post-local}"
+# Images of trainings outside and inside of containers, made once.
+images=$(mkdir -p "${IMAGES:-/tmp/hooks-images.d}" && cd "${IMAGES:-/tmp/hooks-images.d}" && pwd) || exit
 failed=0
 [ -z "${CORES:-}" ] || taskset -pc "$CORES" $$ >/dev/null
 say() { echo "== $* ($SECONDS s)"; }
@@ -43,7 +46,7 @@ boxed_job() { # ARGUMENT...
   for rank in 0 1; do
     docker exec --env RANK=$rank --env LOCAL_RANK=0 --env WORLD_SIZE=2 --env MASTER_ADDR=$engine_subnet.10 \
       --env MASTER_PORT=$port --env NCCL_SOCKET_IFNAME=eth0 --env GLOO_SOCKET_IFNAME=eth0 --env OMP_NUM_THREADS=1 --env PATH="$PATH" \
-      hooks$rank timeout 240 python3 "$root/scripts/ddp_hooks.py" "$@" 2>>"$out/ddp.log" &
+      hooks$rank timeout "${JOB_SECONDS:-240}" python3 "$root/scripts/ddp_hooks.py" "$@" 2>>"$out/ddp.log" &
     pids+=($!)
   done
   for rank in "${pids[@]}"; do wait "$rank" || return 1; done
@@ -91,7 +94,7 @@ trajectories() { # SECONDS
     (
       for hook in ${TRAJECTORY_HOOKS:-none powersgd post-local}; do
         [ $SECONDS -lt $end ] || break
-        bare_job --hook "$hook" --seed "$seed" --images /tmp/hooks-images >>"$out/trajectories.jsonl" ||
+        bare_job --hook "$hook" --seed "$seed" --images "$images/train" >>"$out/trajectories.jsonl" ||
           { say "$hook, seed $seed: failed"; exit 1; }
       done
     ) & lanes+=($!)
@@ -110,7 +113,8 @@ containers_up() {
   engine_up || { tail -n 5 "$engine/log"; failed=1; return 1; }
   local rank
   for rank in 0 1; do
-    engine_container hooks$rank $((10 + rank)) $rank --cap-add SYS_NICE --volume "$root/scripts:$root/scripts:ro" || return
+    engine_container hooks$rank $((10 + rank)) $rank --cap-add SYS_NICE --volume "$root/scripts:$root/scripts:ro" \
+      --volume "$images:$images" || return
   done
 }
 
@@ -142,18 +146,20 @@ steps() { # SECONDS
 }
 
 direct() { # SECONDS
-  local end=$((SECONDS + $1)) seed=0 link=${LINKS:-1gbit 10gbit} hook
+  local end=$((SECONDS + $1)) seed=$((${FIRST:-1} - 1)) link=${LINKS:-1gbit 10gbit} hook
   link=${link%% *}
+  pin_to "${CORES:-}" "cross-docker-$link"
   containers_up || return
   shape "$link" || return
   while [ $SECONDS -lt $end ] && [ $seed -lt "${SEEDS:-5}" ]; do
     seed=$((seed + 1))
     for hook in ${DIRECT_HOOKS:-powersgd}; do
-      boxed_job --hook "$hook" --seed $seed | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" ||
+      boxed_job --hook "$hook" --seed $seed --images "$images/train" | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" ||
         { failed=1; say "direct $hook: failed"; }
     done
-    ours gpu_training_hooks direct $((end - SECONDS + 30)) --set "seed=$seed" --set "axes.environment=\"cross-docker-$link\"" \
-      --set 'knobs.nccl.env={}' --only "compression in ${DIRECT_OURS:-[powersgd]}" || break
+    [ "${DIRECT_OURS:-}" = - ] ||
+      ours gpu_training_hooks direct $((end - SECONDS + 30)) --set "seed=$seed" --set "axes.environment=\"cross-docker-$link\"" \
+        "${pins[@]}" --set 'knobs.nccl.env={}' --only "compression in ${DIRECT_OURS:-[powersgd]}" || break
   done
   cells direct
 }
