@@ -89,6 +89,16 @@ std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std:
   return starts;
 }
 
+void require_distinct(const std::vector<std::string>& columns, const std::string& where) {
+  std::set<std::string> seen;
+  for (const auto& column : columns)
+    if (!seen.insert(lower_case(column)).second)
+      throw Error(ErrorKind::data,
+                  fmt::format("{}: the heading names the column \"{}\" twice, so its figures "
+                              "cannot be told apart; correct the heading",
+                              where, column));
+}
+
 std::uint64_t count_of(const std::string& word, const std::string& where, std::string_view what,
                        std::uint64_t limit) {
   std::uint64_t value = 0;

@@ -107,6 +107,11 @@ std::optional<double> number_of(const std::string& word);
 std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std::string& path,
                                     std::string_view expected);
 
+/// A heading that names a column twice, in whatever case: whose figure is whose cannot be told.
+/// @param where "x.txt:18", for the message
+/// @throws Error(data) with the column's name
+void require_distinct(const std::vector<std::string>& columns, const std::string& where);
+
 /// Digits alone, as sizes and counts are printed.
 /// @param where "x.txt:18" or "x.json: results[2]", for the message
 /// @param what "size in bytes", for the message

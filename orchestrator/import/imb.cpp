@@ -166,6 +166,7 @@ class ImbReader {
       columns_.clear();
       test_ = nullptr;
     }
+    require_distinct(columns_, here());
   }
 
   [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }

@@ -223,6 +223,10 @@ class OsuReader {
       if (after_rows && !columns_.empty()) return end_test(text);
       if (!columns_.empty()) refuse_separate();
       columns_ = columns_of(line);
+      auto names = columns_;
+      // Whatever stands behind it: "Size (B)".
+      names.front() = "size";
+      require_distinct(names, here());
     } else if (after_rows) {
       end_test(text);
     } else {

@@ -184,6 +184,26 @@ TEST_CASE("values of OSU that are none are refused by their line", "[G-01]") {
                     ContainsSubstring("osu.txt:3: a message of 0 bytes has a bandwidth"));
 }
 
+TEST_CASE("a heading that names a column twice is refused by its line", "[G-01]") {
+  for (const std::string again : {"size", "Size", "Latency (us)", "latency (US)"}) {
+    INFO(again);
+    CHECK_THROWS_WITH(
+        read_osu_text("# OSU MPI Latency Test v7.5\n# Size      Latency (us)      " + again +
+                          "\n8      1.5      2.5\n16      1.6      2.6\n",
+                      "osu.txt", {}),
+        ContainsSubstring("osu.txt:2: the heading names the column \"" + again + "\" twice"));
+  }
+  for (const std::string again : {"#bytes", "t[usec]"}) {
+    INFO(again);
+    CHECK_THROWS_WITH(
+        read_imb_text("# Benchmarking PingPong\n# #processes = 2\n"
+                      "  #bytes #repetitions  t[usec]  " +
+                          again + "\n  0  1000  0.21  0.30\n",
+                      "imb.txt", {}),
+        ContainsSubstring("imb.txt:3: the heading names the column \"" + again + "\" twice"));
+  }
+}
+
 TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
   ImportOptions options;
   options.ranks = 4;
