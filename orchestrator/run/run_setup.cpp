@@ -11,6 +11,7 @@
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
 
@@ -67,7 +68,7 @@ LaunchSite launch_site(const std::string& db, const std::string& out) {
   site.cores = usable_cores();
   site.keep_files = !out.empty();
   site.db = db;
-  const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
+  const fs::path base = out.empty() ? fs::path(runs_folder(db)) : fs::absolute(out);
   require_utf8(base.string());
   static_cast<void>(stopped_limit());  // said before anything is measured
   require_no_strangers(base, out.empty() ? "choose another place with --db or --out"

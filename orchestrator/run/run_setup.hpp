@@ -16,8 +16,8 @@ RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
                 const std::vector<std::string>& argv);
 
 /// Where a run's launches happen on this machine.
-/// @param out folder that keeps each launch's files; "" = a folder beside the database, which keeps
-/// those of failed launches only
+/// @param out folder that keeps each launch's files; "" = runs_folder(), which keeps those of failed
+/// launches only
 /// @throws Error(input) when that folder cannot be made
 LaunchSite launch_site(const std::string& db, const std::string& out);
 
