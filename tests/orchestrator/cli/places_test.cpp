@@ -1,7 +1,9 @@
 // Where commands read and write, and what others may have put there.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -9,6 +11,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/run/launch_folders.hpp"
@@ -18,6 +21,22 @@
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Called with what this process is about to make.
+std::function<void(const char*)>& before_mkdir() {
+  static std::function<void(const char*)> hook;
+  return hook;
+}
+
+}  // namespace
+
+/// In place of the C library's, for the standard library too.
+extern "C" int mkdir(const char* path, mode_t mode) noexcept {
+  if (before_mkdir()) before_mkdir()(path);
+  return static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
 
 TEST_CASE("a pipe or a device in a file's place holds up no command", "[safety]") {
   const Folder folder;
@@ -123,6 +142,29 @@ TEST_CASE("launches go beside another user's folder of launches, and clean finds
   CHECK_THROWS_WITH(launch_site(db, ""),
                     ContainsSubstring(own + ": another user (number 65533) made it") &&
                         ContainsSubstring("choose another place with --db or --out"));
+}
+
+TEST_CASE("a run keeps nothing in a folder that another user makes just before it does",
+          "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
+  constexpr uid_t kStranger = 65533;
+  const Folder folder;
+  const auto everybodys = folder.path("everybodys");
+  std::filesystem::create_directories(everybodys);
+  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  bool made = false;
+  before_mkdir() = [&](const char* path) {
+    if (made || everybodys + "/runs" != path) return;
+    made = true;
+    CHECK(syscall(SYS_mkdirat, AT_FDCWD, path, 0777) == 0);
+    CHECK(chown(path, kStranger, kStranger) == 0);
+  };
+  CHECK_THROWS_WITH(launch_site(everybodys + "/x.sqlite", ""),
+                    ContainsSubstring("/runs: another user (number 65533) made it"));
+  before_mkdir() = nullptr;
+  CHECK(made);
+  // By then it is only in the way.
+  CHECK(launch_site(everybodys + "/x.sqlite", "").run_folder == everybodys + "/runs-0");
 }
 
 TEST_CASE("what is written beside a file goes through no link that lies there", "[safety]") {
