@@ -258,10 +258,17 @@ FetchedRun fetch_run(const RecordsEndpoint& endpoint, milliseconds patience) {
     socket.send(hello_frame(endpoint, -1, "read"), until + socket.more());
     FetchedRun run;
     run.address = socket.peer().substr(0, socket.peer().rfind(':'));
+    std::uint64_t bytes = 0;
     while (const auto got = socket.receive(
                run.run_json.empty() ? std::min(until, Clock::now() + kHello) : until)) {
       const auto& [header, payload] = *got;
       if (header.kind == FrameKind::refused) refuse(payload);
+      bytes += sizeof(header) + payload.size();
+      if (bytes > kMostRunBytes + kMostRunHeaderBytes)
+        throw Error(ErrorKind::environment,
+                    fmt::format("{}: what answers there hands out {} bytes and more: no launch has "
+                                "so much, so it is not where this rank was started",
+                                socket.peer(), bytes));
       if (header.kind == FrameKind::run) run.run_json = payload;
       if (const auto end = payload.find('\n');
           header.kind == FrameKind::file && end != std::string::npos)

@@ -505,40 +505,6 @@ TEST_CASE("many small files beside run.json are handed out in the time of their 
   for (const auto& [name, bytes] : run.files) CHECK("table" + bytes == name);
 }
 
-TEST_CASE("a long run.json is fetched over a slow link in the time it takes") {
-  // So much that half of it has half a minute on the slowest link, and stands still meanwhile.
-  const std::string run_json(std::size_t{32} << 20, 'r');
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  socklen_t length = sizeof(address);
-  REQUIRE(listen(listener, 1) == 0);
-  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  const auto serve = [&](std::size_t until_then, std::chrono::milliseconds pause) {
-    return std::thread([&, until_then, pause] {
-      const int file = accept(listener, nullptr, nullptr);
-      FrameHeader header;
-      header.kind = FrameKind::run;
-      std::string bytes = frame(header, run_json);
-      header.kind = FrameKind::begun;
-      bytes += frame(header);
-      static_cast<void>(send(file, bytes.data(), until_then, MSG_NOSIGNAL));
-      std::this_thread::sleep_for(pause);
-      const std::string_view rest = std::string_view(bytes).substr(until_then);
-      static_cast<void>(send(file, rest.data(), rest.size(), MSG_NOSIGNAL));
-      for (char heard = 0; recv(file, &heard, 1, 0) > 0;) continue;
-      close(file);
-    });
-  };
-  const RecordsEndpoint endpoint{{"127.0.0.1"}, ntohs(address.sin_port), "t"};
-  auto slow = serve(run_json.size() / 2, std::chrono::seconds(6));
-  CHECK(fetch_run(endpoint, std::chrono::seconds(5)).run_json == run_json);
-  slow.join();
-  auto stuck = serve(100, std::chrono::seconds(2));  // it hardly begins
-  CHECK_THROWS_AS(fetch_run(endpoint, std::chrono::seconds(1)), Error);
-  close(listener);
-  stuck.join();
-}
-
 TEST_CASE("signal handlers find no connection that was closed") {
   const Folder folder;
   RecordServer server({folder.path, "{}", 1});
