@@ -2,11 +2,7 @@
 
 #include <SQLiteCpp/Backup.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -17,6 +13,7 @@
 #include "core/vocabulary/parsed_json.hpp"
 #include "db/anonymous_words.hpp"
 #include "db/connection.hpp"
+#include "db/draft_database.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -133,29 +130,8 @@ void renew_digests(SQLite::Database& db) {
   db.exec("DELETE FROM meta WHERE key = 'identity'");
 }
 
-void remove_files(const std::string& path) {
-  std::error_code ignored;
-  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) fs::remove(path + suffix, ignored);
-}
-
-[[noreturn]] void refuse_what_is_there(const std::string& to) {
-  throw Error(ErrorKind::input,
-              fmt::format("{}: is there already; name a new file, or remove it", to));
-}
-
-/// Replaces no file, also none that came meanwhile.
-void put_in_place(const std::string& part, const std::string& to) {
-  if (::link(part.c_str(), to.c_str()) == 0) {
-    remove_files(part);
-    return;
-  }
-  if (errno == EEXIST) refuse_what_is_there(to);
-  fs::rename(part, to);  // a file system without links
-}
-
-AnonymousSummary change_copy(const std::string& path, const std::vector<std::string>& hidden) {
-  SQLite::Database db(file_name_of(path), SQLite::OPEN_READWRITE);
-  db.exec("PRAGMA journal_mode=DELETE; PRAGMA foreign_keys=OFF; PRAGMA secure_delete=ON");
+AnonymousSummary change_copy(SQLite::Database& db, const std::vector<std::string>& hidden) {
+  db.exec("PRAGMA foreign_keys=OFF; PRAGMA secure_delete=ON");
   Anonymizer words;
   collect(db, words);
   for (const auto& word : hidden) words.hide_word(word);
@@ -176,35 +152,25 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
   require_no_strangers(to, "choose another place with --anonymous");
   std::error_code ignored;
   if (fs::exists(to, ignored)) refuse_what_is_there(to);
-  // By a name of this process: another one may be writing a copy of that name.
-  const std::string part = fmt::format("{}.{}.part", to, getpid());
-  remove_files(part);
   // Until it is changed it is the whole database.
-  if (!begin_draft(part) || ::chmod(part.c_str(), 0600) != 0)
-    throw Error(ErrorKind::input,
-                fmt::format("{}: cannot be written: {}; choose another place with "
-                            "--anonymous",
-                            to, std::strerror(errno)));
-  try {
-    AnonymousSummary summary;
-    explained(
-        to, "writing the copy",
-        [&] {
-          SQLite::Database source = open_for_reading(from);
-          {
-            SQLite::Database copy(file_name_of(part), SQLite::OPEN_READWRITE);
-            SQLite::Backup backup(copy, source);
-            backup.executeStep();
-          }
-          summary = change_copy(part, hidden);
-        },
-        ErrorKind::input);
-    put_in_place(part, to);
-    return summary;
-  } catch (...) {
-    remove_files(part);
-    throw;
-  }
+  DraftDatabase draft(to);
+  AnonymousSummary summary;
+  explained(
+      to, "writing the copy",
+      [&] {
+        SQLite::Database source = open_for_reading(from);
+        {
+          SQLite::Database copy = draft.open();
+          SQLite::Backup backup(copy, source);
+          backup.executeStep();
+        }
+        draft.forget_log();
+        SQLite::Database copy = draft.open();
+        summary = change_copy(copy, hidden);
+      },
+      ErrorKind::input);
+  draft.put_in_place();
+  return summary;
 }
 
 }  // namespace dynamiccl

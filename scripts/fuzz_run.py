@@ -255,11 +255,15 @@ class Fuzzing:
             settle(self.cores)()
             resource.setrlimit(resource.RLIMIT_CPU, (HANG_S, HANG_S))
 
-        try:
-            again = subprocess.run([self.program, "-timeout=36000", inputs[-1]], env=self.environment(slice_["name"]),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limited, timeout=10 * HANG_S)
-        except subprocess.TimeoutExpired:  # it waits for something else than a core
-            return False
+        again = subprocess.Popen([self.program, "-timeout=36000", inputs[-1]], env=self.environment(slice_["name"]),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limited)
+        # It may wait for something else than a core, and the call's end comes first: what cannot be told by then is a hang.
+        until = min(time.monotonic() + 10 * HANG_S, self.end - PACKING_S)
+        while again.poll() is None and not self.stopped and time.monotonic() < until:
+            time.sleep(0.05)
+        if again.poll() is None:
+            os.killpg(again.pid, signal.SIGKILL)
+            again.wait()
         if again.returncode == 0:
             inputs[-1].unlink()
         return again.returncode == 0

@@ -141,12 +141,16 @@ FrameSocket::~FrameSocket() { close(); }
 FrameSocket::FrameSocket(FrameSocket&& other) noexcept
     : file_(std::exchange(other.file_, -1)),
       first_(other.first_),
+      received_(other.received_),
+      by_size_(other.by_size_),
       peer_(std::move(other.peer_)),
       in_(std::move(other.in_)) {}
 FrameSocket& FrameSocket::operator=(FrameSocket&& other) noexcept {
   close();
   file_ = std::exchange(other.file_, -1);
   first_ = other.first_;
+  received_ = other.received_;
+  by_size_ = other.by_size_;
   peer_ = std::move(other.peer_);
   in_ = std::move(other.in_);
   return *this;
@@ -175,6 +179,11 @@ std::string FrameSocket::connect(const RecordsEndpoint& endpoint, Clock::time_po
     if (Clock::now() + kAgain >= until) return why;
     std::this_thread::sleep_for(kAgain);
   }
+}
+
+milliseconds FrameSocket::more() const {
+  // Who sends without end is nobody's orchestrator.
+  return by_size_ ? time_for(std::min(received_, kMostRunBytes)) : milliseconds(0);
 }
 
 std::string FrameSocket::go_on() {
@@ -224,33 +233,42 @@ std::optional<std::pair<FrameHeader, std::string>> FrameSocket::receive(Clock::t
     const ssize_t n = recv(file_, part, sizeof(part), 0);
     if (n > 0) {
       in_.append(part, static_cast<std::size_t>(n));
+      received_ += static_cast<std::uint64_t>(n);
     } else if (n < 0 && errno == EINTR) {
       continue;
     } else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
       close();
-    } else if (!wait_for(file_, POLLIN, until)) {
+    } else if (!wait_for(file_, POLLIN, until + more())) {
       break;
     }
   }
   return std::nullopt;
 }
 
-FetchedRun fetch_run(const RecordsEndpoint& endpoint) {
-  const auto until = Clock::now() + kAnswer;
+FetchedRun fetch_run(const RecordsEndpoint& endpoint, milliseconds patience) {
+  const auto until = Clock::now() + patience;
   std::string why;
   FrameSocket socket;
-  while (Clock::now() < until) {
-    if (const auto problem = socket.connect(endpoint, until); !problem.empty()) {
+  socket.wait_by_size();
+  while (Clock::now() < until + socket.more()) {
+    if (const auto problem = socket.connect(endpoint, until + socket.more()); !problem.empty()) {
       why = problem;
       break;
     }
-    socket.send(hello_frame(endpoint, -1, "read"), until);
+    socket.send(hello_frame(endpoint, -1, "read"), until + socket.more());
     FetchedRun run;
     run.address = socket.peer().substr(0, socket.peer().rfind(':'));
+    std::uint64_t bytes = 0;
     while (const auto got = socket.receive(
                run.run_json.empty() ? std::min(until, Clock::now() + kHello) : until)) {
       const auto& [header, payload] = *got;
       if (header.kind == FrameKind::refused) refuse(payload);
+      bytes += sizeof(header) + payload.size();
+      if (bytes > kMostRunBytes + kMostRunHeaderBytes)
+        throw Error(ErrorKind::environment,
+                    fmt::format("{}: what answers there hands out {} bytes and more: no launch has "
+                                "so much, so it is not where this rank was started",
+                                socket.peer(), bytes));
       if (header.kind == FrameKind::run) run.run_json = payload;
       if (const auto end = payload.find('\n');
           header.kind == FrameKind::file && end != std::string::npos)

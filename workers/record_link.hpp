@@ -43,6 +43,11 @@ class FrameSocket {
   bool send(const std::string& bytes, Clock::time_point until);
   /// @returns the next frame; nullopt when there is none by then or the connection has broken
   std::optional<std::pair<FrameHeader, std::string>> receive(Clock::time_point until);
+  /// From now on receive() waits longer by what has come, over every connection, takes on the
+  /// slowest link that is one.
+  void wait_by_size() { by_size_ = true; }
+  /// So much longer.
+  [[nodiscard]] std::chrono::milliseconds more() const;
   [[nodiscard]] bool alive() const { return file_ >= 0; }
   [[nodiscard]] int descriptor() const { return file_; }
   void close();
@@ -55,6 +60,8 @@ class FrameSocket {
  private:
   int file_ = -1;
   std::size_t first_ = 0;  ///< of the addresses, counted round
+  std::uint64_t received_ = 0;
+  bool by_size_ = false;
   std::string peer_;
   std::string in_;
 };
@@ -65,8 +72,10 @@ struct FetchedRun {
   std::string run_json;
   std::vector<std::pair<std::string, std::string>> files;  ///< name and bytes
 };
-/// @throws Error(environment) when nobody answers within 30 s, or refuses
-FetchedRun fetch_run(const RecordsEndpoint& endpoint);
+/// @param patience on top of the time that what comes takes over a slow link
+/// @throws Error(environment) when nobody answers in that time, or refuses
+FetchedRun fetch_run(const RecordsEndpoint& endpoint,
+                     std::chrono::milliseconds patience = std::chrono::seconds(30));
 /// Writes what lies beside run.json into `folder`; names that lead out of it are left out.
 /// @throws Error(environment) with path and reason when one cannot be written whole
 void keep_files(const FetchedRun& run, const std::string& folder);

@@ -48,15 +48,21 @@ inline bool is_trusted_user(uid_t user) {
 
 /// Who made a name in a folder of everybody, such as /tmp, can exchange or read what is kept under
 /// it, or have a file of this user written over through a link.
-/// @throws Error(input) when another user made `place`, which may be a link, in such a folder
-inline void require_no_stranger(const std::filesystem::path& place, const std::string& remedy) {
-  struct stat status {};
+/// @returns whether another user made `place`, which may be a link, in such a folder
+inline bool is_strangers(const std::filesystem::path& place, struct stat& status) {
   struct stat above {};
-  if (lstat(place.c_str(), &status) != 0 || stat(place.parent_path().c_str(), &above) != 0) return;
+  if (lstat(place.c_str(), &status) != 0 || stat(place.parent_path().c_str(), &above) != 0)
+    return false;
   const bool everybodys = (above.st_mode & S_IWOTH) != 0;
   const bool trusted = status.st_uid == geteuid() || status.st_uid == 0 ||
                        status.st_uid == above.st_uid || is_trusted_user(status.st_uid);
-  if (everybodys && !trusted)
+  return everybodys && !trusted;
+}
+
+/// @throws Error(input) where it is another user's in such a folder
+inline void require_no_stranger(const std::filesystem::path& place, const std::string& remedy) {
+  struct stat status {};
+  if (is_strangers(place, status))
     throw Error(ErrorKind::input,
                 fmt::format("{}: another user (number {}) made it in a folder of everybody, and "
                             "could read or exchange what a run keeps there; {}, or trust that "

@@ -43,6 +43,10 @@ inline constexpr std::uint64_t kMostLineBytes = std::uint64_t{64} << 20;
 /// A table beside run.json, or a rank's decisions; its frame has the name in front.
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 inline constexpr std::uint64_t kMostFileNameBytes = 256;
+/// run.json and what lies beside it, all together.
+inline constexpr std::uint64_t kMostRunBytes = std::uint64_t{256} << 20;
+/// The names and headers of so many files as may be, on top of it.
+inline constexpr std::uint64_t kMostRunHeaderBytes = std::uint64_t{16} << 20;
 /// Of any frame's payload.
 inline constexpr std::uint64_t kMostPayloadBytes =
     (kMostLineBytes > kMostFileBytes ? kMostLineBytes : kMostFileBytes) + kMostFileNameBytes;

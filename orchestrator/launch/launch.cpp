@@ -69,8 +69,18 @@ std::string describe_stopped(const ProcessOutcome& outcome) {
       who, stopped_limit().seconds(), join(outcome.states, "; "));
 }
 
+/// "rank 1 was", "ranks 1, 2 were", or "a process was" where nobody says whose end it is.
+std::string who_ended(const std::vector<int>& ranks, const char* one, const char* several) {
+  if (ranks.empty()) return std::string("a process") + one;
+  std::vector<std::string> numbers;
+  for (const int rank : ranks) numbers.push_back(std::to_string(rank));
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", join(numbers, ", "),
+                     ranks.size() == 1 ? one : several);
+}
+
 /// One line for people: how the processes ended, "" when well.
-std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
+std::string describe_end(const ProcessOutcome& outcome, Micros timeout,
+                         const std::vector<RecordFile>& records) {
   if (outcome.interrupted_by != 0)
     return fmt::format("interrupted by {}", outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)"
                                             : outcome.interrupted_by == SIGHUP
@@ -90,9 +100,11 @@ std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return "";
   if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;
+  const auto ranks = ranks_behind(outcome, records);
   if (const int signal = signal_behind_launcher(outcome); signal != 0)
-    return fmt::format("a process was ended by signal {} ({})", signal, strsignal(signal));
-  return fmt::format("a process ended with exit code {}", failure->exit_code);
+    return fmt::format("{} ended by signal {} ({})", who_ended(ranks, " was", " were"), signal,
+                       strsignal(signal));
+  return fmt::format("{} ended with exit code {}", who_ended(ranks, "", ""), failure->exit_code);
 }
 
 std::string last_lines(const std::string& text, std::size_t count) {
@@ -104,12 +116,10 @@ std::string last_lines(const std::string& text, std::size_t count) {
 
 std::string stderr_of(const ProcessOutcome& outcome) {
   const ProcessResult* failure = outcome.first_failure();
-  std::string text;
-  if (failure != nullptr) {
-    text = failure->stderr_tail;
-  } else {
+  std::string text = failure != nullptr ? failure->stderr_tail : "";
+  // A killed rank says nothing; what others say of it is all there is.
+  if (trim(text).empty())
     for (const auto& result : outcome.results) text += result.stderr_tail;
-  }
   if (text.size() > kStoredStderrBytes) text.erase(0, text.size() - kStoredStderrBytes);
   return text;
 }
@@ -462,8 +472,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   if (launch.records != nullptr) problems = launch.records->finish(kLateRecords);
   const auto noise = noise_between(launch.noise_before, probe_noise());
   finished.end.noise_json = noise.dump();
-  end.how = describe_end(outcome, options.timeout);
   finished.records = read_launch_records(launch.config, problems);
+  end.how = describe_end(outcome, options.timeout, finished.records);
   finished.end.noise_flags_json =
       nlohmann::json(noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
                                  protocol.noise, site.cores))

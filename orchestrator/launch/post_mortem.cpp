@@ -6,12 +6,15 @@
 #include <array>
 #include <charconv>
 #include <set>
+#include <string_view>
+#include <variant>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/standing.hpp"
+#include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -54,6 +57,60 @@ int number_behind(const std::string& text, std::string_view phrase) {
   return value > 0 && value < 65 ? value : 0;
 }
 
+/// -1: there is none.
+int whole_number(std::string_view text) {
+  int value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// What stands between the last of these two; "" where they do not.
+std::string_view last_between(std::string_view text, std::string_view before,
+                              std::string_view after) {
+  const auto begin = text.rfind(before);
+  if (begin == std::string_view::npos) return "";
+  const auto rest = text.substr(begin + before.size());
+  const auto end = rest.find(after);
+  return end == std::string_view::npos ? "" : rest.substr(0, end);
+}
+
+/// The one rank that calls itself by this number, on that host where they have several; -1: none,
+/// or not one alone.
+int rank_of_process(int pid, std::string_view host, const std::vector<RecordFile>& files) {
+  std::vector<std::pair<int, std::string>> found;
+  std::set<std::string> hosts;
+  for (std::size_t rank = 0; rank < files.size(); ++rank) {
+    bool is_it = false;
+    std::string its_host;
+    for (const auto& record : files[rank].records) {
+      if (const auto* hello = std::get_if<HelloRecord>(&record)) is_it = hello->pid == pid;
+      if (const auto* facts = std::get_if<FactsRecord>(&record))
+        its_host = fact_text(facts->facts, "system", "hostname");
+    }
+    hosts.insert(its_host);
+    if (is_it) found.emplace_back(static_cast<int>(rank), its_host);
+  }
+  if (hosts.size() > 1) std::erase_if(found, [&](const auto& one) { return one.second != host; });
+  return found.size() == 1 ? found.front().first : -1;
+}
+
+/// The rank that a launcher's last words are of; -1: it names none.
+int rank_named_in(const std::string& text, const std::vector<RecordFile>& files) {
+  // Open MPI: "noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed)."
+  if (const int rank = whole_number(last_between(text, "noticed that process rank ", " with PID"));
+      rank >= 0)
+    return rank;
+  // "Process name: [[21234,1],1]" of one that a wrapper gives an exit code to.
+  if (const auto name = last_between(text, "Process name: [", "]\n"); !name.empty())
+    return whole_number(name.substr(name.rfind(',') + 1));
+  // MPICH: "PID 20874 RUNNING AT a".
+  const auto head = text.substr(0, text.rfind(" RUNNING AT "));
+  const auto process = head.rfind("PID ");
+  if (head.size() == text.size() || process == std::string::npos) return -1;
+  return rank_of_process(whole_number(std::string_view(head).substr(process + 4)),
+                         last_between(text, " RUNNING AT ", "\n"), files);
+}
+
 }  // namespace
 
 OutOfMemoryCounts out_of_memory_counts() {
@@ -72,8 +129,28 @@ int signal_behind_launcher(const ProcessOutcome& outcome) {
     for (const auto* text : {&failure->stderr_tail, &failure->stdout_tail})
       if (const int number = number_behind(*text, phrase); number != 0) return number;
   }
-  const int behind = failure->exit_code - 128;
-  return behind > 0 && behind < 65 ? behind : 0;
+  return signal_in(failure->exit_code);
+}
+
+std::vector<int> ranks_behind(const ProcessOutcome& outcome,
+                              const std::vector<RecordFile>& records) {
+  const ProcessResult* failure = outcome.first_failure();
+  if (failure == nullptr) return {};
+  std::vector<int> ranks;
+  if (failure->is_rank) {
+    for (std::size_t rank = 0; rank < outcome.results.size(); ++rank) {
+      const ProcessResult& one = outcome.results[rank];
+      if (&one == failure || (one.by_itself && failure->by_itself &&
+                              one.signal == failure->signal && one.exit_code == failure->exit_code))
+        ranks.push_back(static_cast<int>(rank));
+    }
+    return ranks;
+  }
+  for (const auto* text : {&failure->stderr_tail, &failure->stdout_tail}) {
+    const int rank = rank_named_in(*text, records);
+    if (rank >= 0 && rank < static_cast<int>(records.size())) return {rank};
+  }
+  return {};
 }
 
 std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMemoryCounts& after) {

@@ -25,6 +25,12 @@ OutOfMemoryCounts out_of_memory_counts();
 /// Open MPI's and MPICH's launchers print, and by the code 128 + N of shells and engines. 0 = none.
 int signal_behind_launcher(const ProcessOutcome& outcome);
 
+/// The ranks whose end first_failure() tells of: commands that are ranks themselves, or the one
+/// that its launcher names. Open MPI's does so by number, MPICH's by process and host. Empty:
+/// nobody says.
+std::vector<int> ranks_behind(const ProcessOutcome& outcome,
+                              const std::vector<RecordFile>& records);
+
 /// "" or a clause that says how many processes the kernel ended for want of memory between the two.
 std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMemoryCounts& after);
 

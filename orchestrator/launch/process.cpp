@@ -110,7 +110,7 @@ class Child {
       result.start_error = fmt::format("{}: not found in PATH", command.argv.front());
       return;
     }
-    is_rank_ = command.is_rank;
+    result.is_rank = command.is_rank;
     bp::environment environment = boost::this_process::environment();
     // Not by operator[], which in Boost 1.74 reads beyond variables that are shorter than the name.
     for (const auto& [name, value] : command.environment) environment.set(name, value);
@@ -148,8 +148,6 @@ class Child {
   /// 0: it did not start.
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool running() const { return running_; }
-  /// Command::is_rank.
-  [[nodiscard]] bool is_rank() const { return is_rank_; }
   [[nodiscard]] bool failed() const {
     return !running_ && (result.exit_code != 0 || !result.start_error.empty());
   }
@@ -254,7 +252,6 @@ class Child {
   bp::child process_;
   pid_t pid_ = 0;
   bool running_ = false;
-  bool is_rank_ = false;
   bool reads_ = true;
 };
 
@@ -334,7 +331,8 @@ class Start {
         });
   }
 
-  void ended(const Child& child) {
+  void ended(Child& child) {
+    child.result.by_itself = !stopping_;
     if (!any_running() || stopping_ || !child.failed()) return;
     // The others may still write why; past the grace they only wait for the dead one.
     arm(std::min(options_.grace, options_.timeout), &Start::stop_after_failure);
@@ -394,7 +392,7 @@ class Start {
     note_started();
     if (!had_started_ || !started_.empty()) return false;
     if (std::any_of(children_.begin(), children_.end(),
-                    [](const Child& one) { return one.running() && one.is_rank(); }))
+                    [](const Child& one) { return one.running() && one.result.is_rank; }))
       return false;
     known_ = pids_of_processes(kMarkerVariable, options_.marker);
     note_started();
@@ -515,15 +513,26 @@ bool ProcessOutcome::ok() const {
          first_failure() == nullptr && !results.empty();
 }
 
+namespace {
+
+/// How much a command's end says of why all have ended.
+int weight_of(const ProcessResult& result) {
+  if (!result.start_error.empty()) return 5;
+  if (result.exit_code == 0) return 0;
+  // A rank that was killed after another had failed is not the cause.
+  if (!result.by_itself) return result.signal == SIGTERM ? 1 : 2;
+  const int signal = result.signal != 0 ? result.signal : signal_in(result.exit_code);
+  // Others fail when a killed one is gone, some by writing to it.
+  return signal != 0 && signal != SIGPIPE ? 4 : 3;
+}
+
+}  // namespace
+
 const ProcessResult* ProcessOutcome::first_failure() const {
-  const ProcessResult* failure = nullptr;
-  for (const auto& result : results) {
-    if (result.exit_code == 0 && result.start_error.empty()) continue;
-    // A rank that was killed after another had failed is not the cause.
-    if (failure == nullptr || (failure->signal == SIGTERM && result.signal != SIGTERM))
-      failure = &result;
-  }
-  return failure;
+  const auto found = std::max_element(
+      results.begin(), results.end(),
+      [](const auto& one, const auto& other) { return weight_of(one) < weight_of(other); });
+  return found == results.end() || weight_of(*found) == 0 ? nullptr : &*found;
 }
 
 ProcessOutcome run_processes(const std::vector<Command>& commands, const ProcessOptions& options) {

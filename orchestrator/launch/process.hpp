@@ -41,10 +41,17 @@ struct ProcessOptions {
 struct ProcessResult {
   int exit_code = -1;  ///< of an ended process; -1 when a signal ended it or it never started
   int signal = 0;
+  bool by_itself = false;   ///< it ended before anything was ended from here
+  bool is_rank = false;     ///< Command::is_rank
   std::string start_error;  ///< why it could not be started
   std::string stdout_tail;
   std::string stderr_tail;
 };
+
+/// The signal N behind an exit code 128 + N of shells and engines; 0: it is none.
+inline int signal_in(int exit_code) {
+  return exit_code > 128 && exit_code < 128 + 65 ? exit_code - 128 : 0;
+}
 
 /// How all commands of a launch ended together.
 struct ProcessOutcome {
@@ -62,7 +69,9 @@ struct ProcessOutcome {
   bool deserted = false;  ///< all ranks that the commands had started were gone, they were not
 
   [[nodiscard]] bool ok() const;
-  /// First failed command's result, nullptr when all ended with 0.
+  /// Of the failed commands the one that tells most of why, the first of several: one that could
+  /// not be started, one that a signal ended before anything was ended from here, one that failed
+  /// by then. nullptr when all ended with 0.
   [[nodiscard]] const ProcessResult* first_failure() const;
 };
 

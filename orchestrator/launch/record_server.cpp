@@ -41,8 +41,8 @@ constexpr std::size_t kConnectionsPerRank = 3;
 constexpr std::size_t kConnectionsBesides = 64;
 /// Lines that came early, of one writer.
 constexpr std::size_t kMostEarly = std::size_t{64} << 20;
-/// What a rank has not taken yet; its run.json and files go in one piece.
-constexpr std::size_t kMostUnsent = std::size_t{256} << 20;
+/// What a rank has not taken yet: its run.json and files go in one piece.
+constexpr std::size_t kMostUnsent = kMostRunBytes;
 /// The headers of so much.
 constexpr std::size_t kMostUnsentBesides = std::size_t{1} << 20;
 constexpr std::size_t kMostKeys = 1 << 20;

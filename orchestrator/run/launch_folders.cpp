@@ -1,11 +1,18 @@
 #include "orchestrator/run/launch_folders.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string_view>
+
+#include "core/vocabulary/others_files.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -34,6 +41,21 @@ bool is_id(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::vector<std::string> runs_folders(const std::string& db) {
+  const auto usual = (fs::absolute(db).parent_path() / "runs").string();
+  return {usual, fmt::format("{}-{}", usual, geteuid())};
+}
+
+std::string runs_folder(const std::string& db) {
+  const auto folders = runs_folders(db);
+  const std::string& usual = folders.front();
+  struct stat status {};
+  const bool strangers = is_strangers(usual, status);
+  const bool others = lstat(usual.c_str(), &status) == 0 && status.st_uid != geteuid();
+  const bool closed = faccessat(AT_FDCWD, usual.c_str(), W_OK | X_OK, AT_EACCESS) != 0;
+  return strangers || (others && closed) ? folders.back() : usual;
+}
 
 void keep_launch_folder(const std::string& folder) {
   std::ofstream(folder + "/" + kNotStored)

@@ -7,6 +7,13 @@
 
 namespace dynamiccl {
 
+/// Where a run keeps its launches unless told otherwise (--out): `runs` beside the database; where
+/// another user has made that and this one cannot keep anything there, `runs-NUMBER`, by the number
+/// of this user.
+std::string runs_folder(const std::string& db);
+/// Both: which one it is may have changed since.
+std::vector<std::string> runs_folders(const std::string& db);
+
 /// Says in a launch's folder that its outcome could not be stored: its records are all there is of
 /// it, and nothing removes them.
 void keep_launch_folder(const std::string& folder);

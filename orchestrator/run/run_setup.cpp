@@ -11,6 +11,7 @@
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
 
@@ -44,6 +45,13 @@ void make_folder(const std::string& path, const std::string& remedy) {
                 fmt::format("{}: cannot be made: {}; {}", path, error.message(), remedy));
 }
 
+void make_own_folder(const std::string& path, const std::string& remedy) {
+  require_no_strangers(path, remedy);
+  make_folder(path, remedy);
+  // Another user may have been the one who made it.
+  require_no_strangers(path, remedy);
+}
+
 RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
                 const std::vector<std::string>& argv) {
   RunInfo info;
@@ -67,12 +75,11 @@ LaunchSite launch_site(const std::string& db, const std::string& out) {
   site.cores = usable_cores();
   site.keep_files = !out.empty();
   site.db = db;
-  const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
+  const fs::path base = out.empty() ? fs::path(runs_folder(db)) : fs::absolute(out);
   require_utf8(base.string());
   static_cast<void>(stopped_limit());  // said before anything is measured
-  require_no_strangers(base, out.empty() ? "choose another place with --db or --out"
-                                         : "choose another place with --out");
-  make_folder(base.string(), "choose another place with --out");
+  make_own_folder(base.string(), out.empty() ? "choose another place with --db or --out"
+                                             : "choose another place with --out");
   site.run_folder = fs::canonical(base).string();
   return site;
 }

@@ -16,8 +16,8 @@ RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
                 const std::vector<std::string>& argv);
 
 /// Where a run's launches happen on this machine.
-/// @param out folder that keeps each launch's files; "" = a folder beside the database, which keeps
-/// those of failed launches only
+/// @param out folder that keeps each launch's files; "" = runs_folder(), which keeps those of
+/// failed launches only
 /// @throws Error(input) when that folder cannot be made
 LaunchSite launch_site(const std::string& db, const std::string& out);
 
@@ -25,6 +25,10 @@ LaunchSite launch_site(const std::string& db, const std::string& out);
 /// @param remedy what to do instead, for the error
 /// @throws Error(input) when it cannot be made
 void make_folder(const std::string& path, const std::string& remedy);
+
+/// The same of a folder that nobody else may exchange.
+/// @throws Error(input) also when another user made one of them in a folder of everybody
+void make_own_folder(const std::string& path, const std::string& remedy);
 
 /// Makes the folder of a database file.
 /// @throws Error(input) when it cannot be made

@@ -1,17 +1,23 @@
 #include "db/anonymous.hpp"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/json.hpp"
 #include "db/anonymous_words.hpp"
 #include "db/reader.hpp"
@@ -139,6 +145,50 @@ TEST_CASE("of copies for sharing that are written to one file at once, one is th
   CHECK(written == 1);
   CHECK(Reader(shared).query("SELECT 1 FROM launch").rows.size() == 1);
   CHECK(text_of_file(others) == "half");
+}
+
+TEST_CASE("a copy for sharing that is killed while it is written leaves nothing", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("telling.sqlite");
+  const auto shared = folder.file("shared.sqlite");
+  make_telling_database(path);
+  // The log is empty by then, and what is mapped beside it smaller.
+  const auto most = static_cast<rlim_t>(std::filesystem::file_size(path) / 2);
+  REQUIRE(most > 40'000);
+  const pid_t child = fork();
+  if (child == 0) {
+    // What is written beyond it is answered by a signal that ends the writer.
+    const rlimit limit{most, most};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || signal(SIGXFSZ, SIG_DFL) == SIG_ERR) _exit(3);
+    write_anonymous(path, shared, {});
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGXFSZ);
+  // What another process writes stays, what nobody does goes with the next one.
+  const auto others = shared + ".4194306.part";
+  const auto dead = shared + ".4194307.part";
+  for (const auto& part : {others, dead, shared + ".part"}) std::ofstream(part) << "half";
+  const FileDescriptor lock(open(others.c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(flock(lock.get(), LOCK_EX) == 0);
+  const auto left = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.file("")))
+      if (const auto name = entry.path().string(); name.starts_with(shared)) names.insert(name);
+    return names;
+  };
+  std::set<std::string> expected{others, dead, shared + ".part"};
+  // On a file system without files that have no name the draft had one, and goes like the dead one.
+  const FileDescriptor nameless(open(folder.file("").c_str(), O_TMPFILE | O_RDWR, 0600));
+  if (nameless.valid()) CHECK(left() == expected);
+  write_anonymous(path, shared, {});
+  expected.erase(dead);
+  expected.insert(shared);
+  CHECK(left() == expected);
+  CHECK((std::filesystem::status(shared).permissions() & std::filesystem::perms::mask) ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
 }
 
 TEST_CASE("JSON of another program that is too deep to be read is left out of a copy", "[safety]") {

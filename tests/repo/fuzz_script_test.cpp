@@ -23,7 +23,8 @@ namespace {
 /// What `scripts/fuzz.sh --pack` makes, with a program that tells libFuzzer's figures after no
 /// time: each slice executes 1,000 inputs and finds two, of which a merge keeps one. Files beside
 /// it say what else it does: `crash` finds a crash of the target two, `wait` an input that takes as
-/// long as the file says, whatever time it was given, `slow` an input that was too slow once.
+/// long as the file says, whatever time it was given, `slow` an input that was too slow once, and
+/// takes as long again as the file says.
 class FuzzPack {
  public:
   FuzzPack() {
@@ -43,11 +44,16 @@ for each; do
     -artifact_prefix=*) finds=${each#*=} ;;
     -max_total_time=*) seconds=${each#*=} ;;
     -merge=1) merge=1 ;;
-    -timeout=36000) exit 0 ;;
+    -timeout=36000) again=1 ;;
     -*) ;;
     *) folders+=("$each") ;;
   esac
 done
+if [ -n "$again" ]; then
+  sleep "$(cat "$here/slow")"
+  touch "$here/waited"
+  exit
+fi
 echo "INFO: Seed: 1"
 if [ -n "$merge" ]; then
   cp "${folders[1]}"/new-* "${folders[0]}"
@@ -183,12 +189,27 @@ TEST_CASE("a fuzz target's find ends with 1 and is kept with its log", "[fuzz]")
 
 TEST_CASE("an input that only waited for its core is no find", "[fuzz]") {
   const FuzzPack pack;
-  pack.with("slow");
+  pack.with("slow", "0");
   const auto waited = pack.once("out", kFirstGoal);
   INFO(waited.out << waited.err);
   CHECK(waited.exit_code == 0);
   CHECK(pack.counts("out")["two"]["hangs"] == 0);
   CHECK(!fs::exists(pack.path + "/out/finds.tar.xz"));
+}
+
+TEST_CASE("fuzz targets keep their time where a hang takes longer to check", "[fuzz]") {
+  const FuzzPack pack;
+  pack.with("slow", "100");
+  const auto ended = pack.run("15 1 out --goal 3600 --minimise 0 --archive state.tar");
+  INFO(ended.out << ended.err);
+  CHECK(!fs::exists(pack.path + "/pack/waited"));
+  // Nobody knows better: its input is there to be looked at.
+  CHECK(ended.exit_code == 1);
+  CHECK(pack.counts("out")["one"]["hangs"].get<int>() +
+            pack.counts("out")["two"]["hangs"].get<int>() >=
+        1);
+  CHECK_THAT(pack.packed("out/finds.tar.xz"), ContainsSubstring("/timeout-1"));
+  CHECK_THAT(pack.packed("state.tar"), ContainsSubstring("counts.json"));
 }
 
 TEST_CASE("a torn archive of fuzz targets is refused by its name", "[fuzz]") {

@@ -43,9 +43,9 @@ void add_clean_verb(CLI::App& app, Shared& shared) {
     if (std::filesystem::exists(shared.db)) {
       // Opening it for writing marks the runs of dead processes as interrupted.
       { const Store store(shared.db); }
-      const auto runs = std::filesystem::absolute(shared.db).parent_path() / "runs";
-      for (const auto& folder : remove_rowless_folders(Reader(shared.db), runs.string()))
-        removed.push_back("folder " + folder);
+      for (const auto& runs : runs_folders(shared.db))
+        for (const auto& folder : remove_rowless_folders(Reader(shared.db), runs))
+          removed.push_back("folder " + folder);
     }
     sweep_shared_folder(removed);
     // Only here: a run that begins may be about to take one over.

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "core/vocabulary/usable_cores.hpp"
@@ -9,6 +8,7 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -19,7 +19,7 @@ int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
   site.worker_folder = program_folder();
   site.cores = usable_cores();
   site.cluster = loaded.cluster;
-  site.run_folder = (std::filesystem::absolute(shared.db).parent_path() / "runs").string();
+  site.run_folder = runs_folder(shared.db);
   if (shared.json) {
     // A path need not be UTF-8, JSON has to be.
     fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site)

@@ -248,8 +248,7 @@ std::string out_folder(const TuneArguments& arguments) {
   const std::string wanted = arguments.out.empty() ? "results/job" : arguments.out;
   require_one_line("--out", wanted);
   // What the job loads stands there: a plugin's path among it.
-  require_no_strangers(wanted, "choose another place with --out");
-  make_folder(wanted + "/launches", "choose another place with --out");
+  make_own_folder(wanted + "/launches", "choose another place with --out");
   return fs::canonical(wanted).string();
 }
 

@@ -1,7 +1,9 @@
 // Where commands read and write, and what others may have put there.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -9,14 +11,32 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Called with what this process is about to make.
+std::function<void(const char*)>& before_mkdir() {
+  static std::function<void(const char*)> hook;
+  return hook;
+}
+
+}  // namespace
+
+/// In place of the C library's, for the standard library too.
+extern "C" int mkdir(const char* path, mode_t mode) noexcept {
+  if (before_mkdir()) before_mkdir()(path);
+  return static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
 
 TEST_CASE("a pipe or a device in a file's place holds up no command", "[safety]") {
   const Folder folder;
@@ -70,7 +90,6 @@ TEST_CASE("a run keeps nothing in a folder that another user made where everybod
   REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
   REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
   const auto refusal = ContainsSubstring("another user (number 65533) made it");
-  CHECK_THROWS_WITH(launch_site(everybodys + "/x.sqlite", ""), refusal);
   CHECK_THROWS_WITH(launch_site(folder.path("x.sqlite"), everybodys + "/runs/deep"), refusal);
   CHECK_NOTHROW(launch_site(everybodys + "/mine/x.sqlite", ""));
   // Nor is a database that was put there first filled for who put it.
@@ -83,7 +102,69 @@ TEST_CASE("a run keeps nothing in a folder that another user made where everybod
   CHECK_THAT(stored.err, refusal);
   CHECK(std::filesystem::file_size(taken) == 0);
   REQUIRE(chmod(everybodys.c_str(), 0755) == 0);
-  CHECK_NOTHROW(launch_site(everybodys + "/x.sqlite", ""));
+  CHECK(launch_site(everybodys + "/x.sqlite", "").run_folder == everybodys + "/runs");
+}
+
+TEST_CASE("launches go beside another user's folder of launches, and clean finds them there",
+          "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
+  constexpr uid_t kStranger = 65533;
+  const Folder folder;
+  const auto everybodys = folder.path("everybodys");
+  std::filesystem::create_directories(everybodys + "/runs");
+  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
+  const auto db = everybodys + "/x.sqlite";
+  const auto own = everybodys + "/runs-0";
+  REQUIRE(
+      run({"import", folder.file("t.txt", kSmallOsuTable), "--ranks", "2", "--db", db}).exit_code ==
+      0);
+  CHECK(launch_site(db, "").run_folder == own);
+  CHECK(std::filesystem::is_empty(everybodys + "/runs"));
+  // Of a launch that was killed before it had a row.
+  const std::string ours = "0a1b2c3d-0000-4000-8000-00000000000";
+  execute(db, "UPDATE run SET uuid = '" + ours + "2'");
+  for (const auto& runs : {own, everybodys + "/runs"})
+    std::filesystem::create_directories(runs + "/" + ours + "2/" + ours + "3");
+  CHECK(run({"clean", "--db", db}).exit_code == 0);
+  for (const auto& runs : {own, everybodys + "/runs"}) CHECK(std::filesystem::is_empty(runs));
+  // Of root's an ordinary user can make nothing either.
+  REQUIRE(chmod(folder.path("").c_str(), 0755) == 0);
+  REQUIRE(chown((everybodys + "/runs").c_str(), 0, 0) == 0);
+  REQUIRE(seteuid(kStranger) == 0);
+  const auto strangers = runs_folder(db);
+  REQUIRE(seteuid(0) == 0);
+  CHECK(strangers == everybodys + "/runs-65533");
+  CHECK(runs_folder(db) == everybodys + "/runs");
+  // Both names are taken: who, where, and what to do.
+  for (const auto& runs : {own, everybodys + "/runs"})
+    REQUIRE(chown(runs.c_str(), kStranger, kStranger) == 0);
+  CHECK_THROWS_WITH(launch_site(db, ""),
+                    ContainsSubstring(own + ": another user (number 65533) made it") &&
+                        ContainsSubstring("choose another place with --db or --out"));
+}
+
+TEST_CASE("a run keeps nothing in a folder that another user makes just before it does",
+          "[safety]") {
+  if (geteuid() != 0) SKIP("needs root to give a folder to another user");
+  constexpr uid_t kStranger = 65533;
+  const Folder folder;
+  const auto everybodys = folder.path("everybodys");
+  std::filesystem::create_directories(everybodys);
+  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  bool made = false;
+  before_mkdir() = [&](const char* path) {
+    if (made || everybodys + "/runs" != path) return;
+    made = true;
+    CHECK(syscall(SYS_mkdirat, AT_FDCWD, path, 0777) == 0);
+    CHECK(chown(path, kStranger, kStranger) == 0);
+  };
+  CHECK_THROWS_WITH(launch_site(everybodys + "/x.sqlite", ""),
+                    ContainsSubstring("/runs: another user (number 65533) made it"));
+  before_mkdir() = nullptr;
+  CHECK(made);
+  // By then it is only in the way.
+  CHECK(launch_site(everybodys + "/x.sqlite", "").run_folder == everybodys + "/runs-0");
 }
 
 TEST_CASE("what is written beside a file goes through no link that lies there", "[safety]") {

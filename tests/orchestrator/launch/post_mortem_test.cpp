@@ -22,7 +22,94 @@ std::string clause(const std::string& said, const Interfaces& after,
   return vanished_interface_clause({backend, said, kBefore, after, "eth0"});
 }
 
+/// A launcher that ended so, saying that.
+ProcessOutcome launcher_outcome(int exit_code, const std::string& err,
+                                const std::string& out = "") {
+  ProcessOutcome outcome;
+  outcome.results.emplace_back();
+  outcome.results[0].exit_code = exit_code;
+  outcome.results[0].by_itself = true;
+  outcome.results[0].stderr_tail = err;
+  outcome.results[0].stdout_tail = out;
+  return outcome;
+}
+
+/// Ranks that call themselves by these numbers, each on that host.
+std::vector<RecordFile> ranks_called(const std::vector<std::pair<int, std::string>>& names) {
+  std::vector<RecordFile> files;
+  for (const auto& [pid, host] : names) {
+    HelloRecord hello;
+    hello.rank = static_cast<int>(files.size());
+    hello.pid = pid;
+    FactsRecord facts{hello.rank, {{"system", {{"hostname", host}}}}};
+    files.push_back({{hello, facts}, std::nullopt});
+  }
+  return files;
+}
+
+constexpr const char* kMpich =
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 12 RUNNING AT b\n"
+    "=   EXIT CODE: 9\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n";
+
 }  // namespace
+
+TEST_CASE("the rank that a launcher says has ended is known by its number") {
+  const auto two = ranks_called({{11, "a"}, {12, "a"}});
+  const auto said = launcher_outcome(
+      137, "mpirun.openmpi noticed that process rank 1 with PID 0 on node a exited on signal 9\n");
+  CHECK(ranks_behind(said, two) == std::vector{1});
+  CHECK(signal_behind_launcher(said) == 9);
+  // Of a wrapper, which ends by itself.
+  CHECK(ranks_behind(launcher_outcome(137, "  Process name: [[20171,1],1]\n  Exit code:    137\n"),
+                     two) == std::vector{1});
+  CHECK(ranks_behind(launcher_outcome(9, "", kMpich), two) == std::vector{1});
+  CHECK(signal_behind_launcher(launcher_outcome(9, "", kMpich)) == 9);
+  // Who it is of several that call themselves so, by the host; nobody where that does not say.
+  CHECK(ranks_behind(launcher_outcome(9, "", kMpich), ranks_called({{12, "a"}, {12, "b"}})) ==
+        std::vector{1});
+  for (const auto& files :
+       {ranks_called({{12, "b"}, {12, "b"}}), ranks_called({{12, "a"}, {12, "c"}}),
+        ranks_called({{12, "a"}, {14, "b"}}), ranks_called({{1, "b"}})})
+    CHECK(ranks_behind(launcher_outcome(9, "", kMpich), files).empty());
+  for (const char* text : {"", "12", "PID 12", " RUNNING AT b\n", "Process name: [[x,1],9]\n",
+                           "noticed that process rank 7 with PID 0"})
+    CHECK(ranks_behind(launcher_outcome(137, text), two).empty());
+}
+
+TEST_CASE("a rank that a signal ended tells more than those that failed without it") {
+  ProcessOutcome outcome;
+  outcome.results.resize(4);
+  for (auto& rank : outcome.results) {
+    rank.is_rank = true;
+    rank.by_itself = true;
+  }
+  auto& ranks = outcome.results;
+  ranks[0].exit_code = 1;
+  ranks[1].exit_code = 128 + 13;  // it wrote to one that was gone
+  ranks[2].signal = 9;
+  ranks[3].signal = 15;
+  ranks[3].by_itself = false;
+  const std::vector<RecordFile> files(4);
+  CHECK(ranks_behind(outcome, files) == std::vector{2});
+  CHECK(signal_behind_launcher(outcome) == 9);
+  // Two that were killed at once.
+  ranks[3] = ranks[2];
+  CHECK(ranks_behind(outcome, files) == std::vector{2, 3});
+  // Through a shell or an engine.
+  ranks[2].signal = ranks[3].signal = 0;
+  ranks[2].exit_code = 137;
+  ranks[3].exit_code = 1;
+  CHECK(ranks_behind(outcome, files) == std::vector{2});
+  CHECK(signal_behind_launcher(outcome) == 9);
+  // Nobody was: the first one, and who ended as it did.
+  ranks[2].exit_code = 0;
+  CHECK(ranks_behind(outcome, files) == std::vector{0, 3});
+  CHECK(signal_behind_launcher(outcome) == 0);
+  ranks[3] = ProcessResult{};
+  ranks[3].is_rank = true;
+  ranks[3].start_error = "not found";
+  CHECK(ranks_behind(outcome, files) == std::vector{3});
+}
 
 TEST_CASE("an interface that went while UCX opened it is told, with those that came and went") {
   const auto told = clause(kUcx, {{1, "lo"}, {2, "eth0"}, {9, "veth9"}});

@@ -250,6 +250,15 @@ TEST_CASE("one failed command ends the others after the grace, and is the cause"
   CHECK(outcome.first_failure()->exit_code == 7);
 }
 
+TEST_CASE("a killed command is the cause, not one that fails because of it") {
+  auto options = options_for(300);
+  options.grace = Micros(60e6);  // both end by themselves, however late
+  const auto outcome = run_processes({shell("exit 1"), shell("kill -KILL $$")}, options);
+  REQUIRE(outcome.first_failure() == &outcome.results[1]);
+  CHECK(outcome.results[1].signal == SIGKILL);
+  CHECK(outcome.results[1].by_itself);
+}
+
 TEST_CASE("commands run side by side and none holds another's pipe") {
   std::string folder = std::filesystem::temp_directory_path() / "beside-XXXXXX";
   REQUIRE(mkdtemp(folder.data()) != nullptr);

@@ -1,0 +1,243 @@
+#include "db/draft_database.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVfsName = "dynamiccl-draft";
+constexpr const char* kFolder = "/proc/self/fd/";
+
+/// What SQLite reads and writes by a descriptor of this process's: it opens names alone, and
+/// follows those in /proc to where nothing lies.
+struct DraftFile {
+  sqlite3_file base;
+  int number;
+};
+
+int number_of(sqlite3_file* file) { return reinterpret_cast<DraftFile*>(file)->number; }
+
+int close_draft(sqlite3_file* /*file*/) { return SQLITE_OK; }
+
+int read_draft(sqlite3_file* file, void* bytes, int size, sqlite3_int64 offset) {
+  auto* to = static_cast<char*>(bytes);
+  while (size > 0) {
+    const ssize_t n = pread(number_of(file), to, static_cast<std::size_t>(size), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SQLITE_IOERR_READ;
+    if (n == 0) {
+      std::memset(to, 0, static_cast<std::size_t>(size));  // as SQLite asks
+      return SQLITE_IOERR_SHORT_READ;
+    }
+    to += n;
+    size -= static_cast<int>(n);
+    offset += n;
+  }
+  return SQLITE_OK;
+}
+
+int write_draft(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
+  const auto* from = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t n = pwrite(number_of(file), from, static_cast<std::size_t>(size), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 && errno != ENOSPC ? SQLITE_IOERR_WRITE : SQLITE_FULL;
+    from += n;
+    size -= static_cast<int>(n);
+    offset += n;
+  }
+  return SQLITE_OK;
+}
+
+int truncate_draft(sqlite3_file* file, sqlite3_int64 size) {
+  return ftruncate(number_of(file), size) == 0 ? SQLITE_OK : SQLITE_IOERR_TRUNCATE;
+}
+
+int sync_draft(sqlite3_file* file, int /*flags*/) {
+  return fsync(number_of(file)) == 0 ? SQLITE_OK : SQLITE_IOERR_FSYNC;
+}
+
+int size_draft(sqlite3_file* file, sqlite3_int64* size) {
+  struct stat status {};
+  if (fstat(number_of(file), &status) != 0) return SQLITE_IOERR_FSTAT;
+  *size = status.st_size;
+  return SQLITE_OK;
+}
+
+// Nobody else can open it.
+int lock_draft(sqlite3_file* /*file*/, int /*level*/) { return SQLITE_OK; }
+int no_lock_of_draft(sqlite3_file* /*file*/, int* locked) {
+  *locked = 0;
+  return SQLITE_OK;
+}
+int control_draft(sqlite3_file* /*file*/, int /*what*/, void* /*value*/) { return SQLITE_NOTFOUND; }
+int sector_of_draft(sqlite3_file* /*file*/) { return 4096; }
+int facts_of_draft(sqlite3_file* /*file*/) { return 0; }
+
+sqlite3_vfs* usual_vfs() { return sqlite3_vfs_find("unix"); }
+
+int open_draft(sqlite3_vfs* /*vfs*/, const char* name, sqlite3_file* file, int flags, int* got) {
+  static const sqlite3_io_methods methods = [] {
+    sqlite3_io_methods m{};
+    m.iVersion = 1;
+    m.xClose = close_draft;
+    m.xRead = read_draft;
+    m.xWrite = write_draft;
+    m.xTruncate = truncate_draft;
+    m.xSync = sync_draft;
+    m.xFileSize = size_draft;
+    m.xLock = lock_draft;
+    m.xUnlock = lock_draft;
+    m.xCheckReservedLock = no_lock_of_draft;
+    m.xFileControl = control_draft;
+    m.xSectorSize = sector_of_draft;
+    m.xDeviceCharacteristics = facts_of_draft;
+    return m;
+  }();
+  // What it sorts in has no name either: SQLite deletes it as it is opened.
+  if ((flags & SQLITE_OPEN_MAIN_DB) == 0)
+    return usual_vfs()->xOpen(usual_vfs(), name, file, flags, got);
+  auto* draft = reinterpret_cast<DraftFile*>(file);
+  draft->number = std::atoi(name + std::strlen(kFolder));
+  draft->base.pMethods = &methods;
+  if (got != nullptr) *got = flags;
+  return SQLITE_OK;
+}
+
+int name_of_draft(sqlite3_vfs* /*vfs*/, const char* name, int most, char* full) {
+  sqlite3_snprintf(most, full, "%s", name);
+  return SQLITE_OK;
+}
+
+void register_vfs() {
+  static const int done = [] {
+    static sqlite3_vfs vfs = *usual_vfs();
+    vfs.zName = kVfsName;
+    vfs.pNext = nullptr;
+    vfs.szOsFile = std::max(vfs.szOsFile, static_cast<int>(sizeof(DraftFile)));
+    vfs.xOpen = open_draft;
+    vfs.xFullPathname = name_of_draft;
+    return sqlite3_vfs_register(&vfs, 0);
+  }();
+  if (done != SQLITE_OK) throw SQLite::Exception("a draft cannot be opened", done);
+}
+
+std::string by_number(int file) { return kFolder + std::to_string(file); }
+
+fs::path folder_of(const std::string& path) {
+  const auto folder = fs::path(path).parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
+
+/// "TO.NUMBER.part"
+bool is_draft_of(const std::string& to, const std::string& name) {
+  const std::string begin = fs::path(to).filename().string() + ".";
+  constexpr std::string_view kEnd = ".part";
+  return name.size() > begin.size() + kEnd.size() && name.starts_with(begin) &&
+         name.ends_with(kEnd) &&
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin.size()),
+                     name.end() - static_cast<std::ptrdiff_t>(kEnd.size()),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// Of this user's processes that are gone: the kernel has taken their locks back.
+void remove_dead_drafts(const std::string& to) {
+  std::error_code ended;
+  for (fs::directory_iterator at(folder_of(to), ended), end; !ended && at != end;
+       at.increment(ended)) {
+    if (!is_draft_of(to, at->path().filename().string())) continue;
+    struct stat status {};
+    const FileDescriptor file(
+        ::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_uid != geteuid() || flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+      continue;
+    std::error_code ignored;
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+      fs::remove(at->path().string() + suffix, ignored);
+  }
+}
+
+[[noreturn]] void refuse(const std::string& to) {
+  throw Error(ErrorKind::input, fmt::format("{}: cannot be written: {}; choose another place with "
+                                            "--anonymous",
+                                            to, std::strerror(errno)));
+}
+
+}  // namespace
+
+void refuse_what_is_there(const std::string& to) {
+  throw Error(ErrorKind::input,
+              fmt::format("{}: is there already; name a new file, or remove it", to));
+}
+
+DraftDatabase::DraftDatabase(std::string to) : to_(std::move(to)) {
+  remove_dead_drafts(to_);
+  // It gets its name by way of /proc.
+  if (access(kFolder, X_OK) == 0)
+    file_ = FileDescriptor(::open(folder_of(to_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file_.valid()) begin_with_name();
+  if (fchmod(file_.get(), 0600) != 0) refuse(to_);
+}
+
+void DraftDatabase::begin_with_name() {
+  // By a name of this process: another one may be writing a draft for that place.
+  name_ = fmt::format("{}.{}.part", to_, getpid());
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    ::unlink(name_.c_str());
+    file_ = FileDescriptor(
+        ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    struct stat status {};
+    if (!file_.valid() || flock(file_.get(), LOCK_EX) != 0) refuse(to_);
+    // Until it was locked it looked like a dead one's.
+    if (fstat(file_.get(), &status) == 0 && status.st_nlink > 0) return;
+  }
+  errno = EBUSY;
+  refuse(to_);
+}
+
+DraftDatabase::~DraftDatabase() {
+  if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+SQLite::Database DraftDatabase::open() const {
+  register_vfs();
+  SQLite::Database db(by_number(file_.get()), SQLite::OPEN_READWRITE, 0, kVfsName);
+  db.exec("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF");
+  return db;
+}
+
+void DraftDatabase::forget_log() const {
+  // The file format's versions for writing and reading.
+  constexpr off_t kVersions = 18;
+  const char versions[2] = {1, 1};
+  if (pwrite(file_.get(), versions, sizeof(versions), kVersions) != sizeof(versions)) refuse(to_);
+}
+
+void DraftDatabase::put_in_place() {
+  if (fsync(file_.get()) != 0) refuse(to_);
+  const std::string from = name_.empty() ? by_number(file_.get()) : name_;
+  if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to_.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
+  if (errno == EEXIST) refuse_what_is_there(to_);
+  // A file system without links.
+  if (name_.empty() || ::rename(name_.c_str(), to_.c_str()) != 0) refuse(to_);
+  name_.clear();
+}
+
+}  // namespace dynamiccl
