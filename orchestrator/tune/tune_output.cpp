@@ -142,17 +142,17 @@ Table peoples_table(const TunePlan& plan, const TuningResult& result) {
 struct AnswerWord {
   std::string_view word;
   std::string_view meaning;
+  bool takes_back =
+      false;  ///< a search does not keep what it is said of; a file that is judged does
 };
 constexpr std::array kAnswerWords{
     AnswerWord{name_of(GuardVerdict::ina_passthrough),
                "the network itself sums: the library is left alone"},
     AnswerWord{name_of(GuardVerdict::no_actuator), "a library that cannot be set from here"},
     AnswerWord{name_of(GuardVerdict::failed), "the compared setting failed, or gave wrong data"},
-    AnswerWord{name_of(GuardVerdict::above_gloo_floor), "slower than twice Gloo's time: not kept"},
-    AnswerWord{name_of(GuardVerdict::slower_than_default),
-               "surely slower than the default: not kept"},
-    AnswerWord{name_of(GuardVerdict::not_confirmed),
-               "not surely faster than the default: not kept"},
+    AnswerWord{name_of(GuardVerdict::above_gloo_floor), "slower than twice Gloo's time", true},
+    AnswerWord{name_of(GuardVerdict::slower_than_default), "surely slower than the default", true},
+    AnswerWord{name_of(GuardVerdict::not_confirmed), "not surely faster than the default", true},
     AnswerWord{kNonActionable, "every setting was measured, and the best of them gains nothing"},
     AnswerWord{kUndecided, "nothing is surely faster, and that nothing is was not shown"},
     AnswerWord{kUnexplored, "no setting but the default was measured"},
@@ -183,7 +183,8 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
         "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within {}, UNCLEAR: its interval "
         "leaves it open. {}\n",
         judged ? "that setting" : "the best other setting that the search saw", band_text(),
-        judged ? "A file is judged, not changed." : "Where it is not FASTER, the default stays.");
+        judged ? "A file is judged, not changed: what is not FASTER stands in it as it did."
+               : "Where it is not FASTER, the default stays.");
   for (const AnswerWord& reason : kAnswerWords) {
     const bool said =
         std::any_of(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
@@ -191,7 +192,9 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
           return name_of(tuned.outcome.guard) == reason.word ||
                  std::find(flags.begin(), flags.end(), reason.word) != flags.end();
         });
-    if (said) text += fmt::format("{}: {}.\n", reason.word, reason.meaning);
+    if (said)
+      text += fmt::format("{}: {}{}.\n", reason.word, reason.meaning,
+                          reason.takes_back && !judged ? ": not kept" : "");
   }
   return text;
 }
