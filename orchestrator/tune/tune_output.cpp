@@ -31,12 +31,15 @@ std::string in_cells(std::size_t cells, const TuningResult& result) {
   return "in " + counted_of(cells, result.tasks.size(), "cell");
 }
 
+bool has_flag(const TunedTask& tuned, std::string_view flag) {
+  const auto& flags = tuned.entry.flags;
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
 std::size_t flagged(const TuningResult& result, std::string_view flag) {
   return static_cast<std::size_t>(
-      std::count_if(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
-        const auto& flags = tuned.entry.flags;
-        return std::find(flags.begin(), flags.end(), flag) != flags.end();
-      }));
+      std::count_if(result.tasks.begin(), result.tasks.end(),
+                    [&](const TunedTask& tuned) { return has_flag(tuned, flag); }));
 }
 
 /// Environment, backend, architecture, collective, size and ranks of a task.
@@ -188,9 +191,7 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
   for (const AnswerWord& reason : kAnswerWords) {
     const bool said =
         std::any_of(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
-          const auto& flags = tuned.entry.flags;
-          return name_of(tuned.outcome.guard) == reason.word ||
-                 std::find(flags.begin(), flags.end(), reason.word) != flags.end();
+          return name_of(tuned.outcome.guard) == reason.word || has_flag(tuned, reason.word);
         });
     if (said)
       text += fmt::format("{}: {}{}.\n", reason.word, reason.meaning,
@@ -242,6 +243,35 @@ std::string missed_targets(const TuningResult& result) {
   return text;
 }
 
+/// Options with which another search measures settings that this one did not; "" where none does.
+std::string measuring_options(const TuningResult& result) {
+  std::vector<std::string> options;
+  // An agent that ended of itself measures no more, however much it may.
+  if (result.spent) options.emplace_back("--evaluations N");
+  if (result.agent != "exhaustive") options.emplace_back("--agent exhaustive");
+  return join(options, " or ");
+}
+
+/// What can decide cells that are undecided; "" where nothing is known to.
+std::string deciding_options(const TuningResult& result) {
+  std::size_t unmeasured = 0;
+  std::size_t open = 0;
+  for (const TunedTask& tuned : result.tasks) {
+    if (!has_flag(tuned, kUndecided)) continue;
+    unmeasured += tuned.outcome.tried < tuned.arms ? 1 : 0;
+    open += tuned.entry.evidence.verdict == name_of(Verdict::unclear) ? 1 : 0;
+  }
+  std::vector<std::string> ways;
+  if (const auto options = measuring_options(result); unmeasured > 0 && !options.empty())
+    ways.push_back(fmt::format(
+        "{} settings that were not measured ({})",
+        unmeasured == 1 ? "one cell has" : fmt::format("{} cells have", unmeasured), options));
+  if (open > 0)
+    ways.push_back(fmt::format("the comparison of {} is open (a larger tune.confirm_launches)",
+                               open == 1 ? "one" : fmt::format("{}", open)));
+  return ways.empty() ? "" : "; " + join(ways, ", ");
+}
+
 }  // namespace
 
 std::vector<std::string> flag_advice(const TuningResult& result) {
@@ -254,11 +284,10 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         "what the environment costs, only the environment can give back (`dynamiccl doctor`)",
         kNonActionable, in_cells(cells, result), band_text()));
   if (const auto cells = flagged(result, kUndecided); cells > 0)
-    advice.push_back(fmt::format(
-        "{} {}: none of the settings that were measured is surely faster there, and "
-        "that none is was not shown; more measurements can tell (--evaluations, --agent "
-        "exhaustive, tune.confirm_launches)",
-        kUndecided, in_cells(cells, result)));
+    advice.push_back(
+        fmt::format("{} {}: none of the settings that were measured is surely faster there, and "
+                    "that none is was not shown{}",
+                    kUndecided, in_cells(cells, result), deciding_options(result)));
   if (const auto cells = flagged(result, kOnlyDefault); cells > 0)
     advice.push_back(fmt::format(
         "{} {}: every other way was measured and none reached the target accuracy, "
@@ -266,10 +295,10 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         "change those ways",
         kOnlyDefault, in_cells(cells, result)));
   if (const auto cells = flagged(result, kUnexplored); cells > 0)
-    advice.push_back(
-        fmt::format("{} {}: no setting but the default was measured "
-                    "there; --evaluations N allows more",
-                    kUnexplored, in_cells(cells, result)));
+    advice.push_back(fmt::format(
+        "{} {}: no setting but the default was measured there{}", kUnexplored,
+        in_cells(cells, result),
+        measuring_options(result).empty() ? "" : "; others are with " + measuring_options(result)));
   if (const auto cells = flagged(result, kNothingToSet); cells > 0)
     advice.push_back(
         fmt::format("{} {}: there is nothing that a job could load for "
