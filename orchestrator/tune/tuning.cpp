@@ -75,6 +75,8 @@ class LiveTuning {
       if (references[t].trial.ok) tuned.outcome.default_time = references[t].trial.time;
       tuned.outcome.evaluations = 1;
       tuned.outcome.arm = tuned.candidate = arm_from(table, search, references[t]);
+      tuned.outcome.tried =
+          tuned.candidate == 0 ? 1 : 2;  // the default, and what the table asks for
       result.tasks.push_back(std::move(tuned));
     }
     keep_verdicts_ = true;
