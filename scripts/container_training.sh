@@ -4,11 +4,12 @@
 #   scripts/container_training.sh OUTPUT_FOLDER SECONDS [CORES [ARGUMENT...]]
 # CORES, "8-31": a third for each library, at the same time; without, one library after the other on what there is. ARGUMENT: of
 # every `dynamiccl run`, the same in each call, as --set protocol.launches=2. OUTPUT_FOLDER is kept between calls; it holds
-# LIBRARY.sqlite and LIBRARY.log, LIBRARY.md (its answers), and LIBRARY.done when no launch is left to measure. Exit code 0: all
-# are done; 75: time was over, call again; 1: something failed, as launches twice or an engine that did not come up: mend it and
-# call again; 130, 143: ended by a signal, with all that it had started. Others are the program's.
+# LIBRARY.sqlite and LIBRARY.log, LIBRARY.md (its answers), and LIBRARY.done when no launch is left to measure; then all.sqlite with
+# all three, and all.md, which ranks them beside the published order. Exit code 0: all are done; 75: time was over, call again; 1:
+# something failed, as launches twice or an engine that did not come up: mend it and call again; 130, 143: ended by a signal, with
+# all that it had started. Others are the program's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 end=$((SECONDS + $2)) cores=${3:-}; shift $(($# < 3 ? $# : 3))
 cd "$(dirname "$0")/.." || exit
@@ -72,6 +73,19 @@ answers() { # NAME
   return $code
 }
 
+# Libraries are ranked against each other, which no database of one of them can.
+ranked() {
+  local name
+  [ ! -e "$out/all.md" ] || return 0
+  for name in "${libraries[@]}"; do
+    guarded "$program" import "$out/$name.sqlite" --db "$out/all.sqlite" >>"$out/all.log" 2>&1 ||
+      { tail -n 5 "$out/all.log" >&2; return 1; }
+  done
+  { echo "## rankings"; guarded "$program" query --db "$out/all.sqlite" --all --pool --format markdown rankings; } \
+    >"$out/all.part" 2>>"$out/all.log" || { tail -n 5 "$out/all.log" >&2; return 1; }
+  mv "$out/all.part" "$out/all.md"
+}
+
 # The PART-th (from 0) of three equal shares of "8-15,24-31", as "8,9,10".
 third() { # CORES PART
   local range all=() each
@@ -106,4 +120,5 @@ done
 for each in "${pids[@]}"; do wait "$each"; codes+=($?); done
 worst=0
 for each in "${codes[@]}"; do [ "$each" -le $worst ] || worst=$each; done
+[ $worst != 0 ] || ranked || worst=$?
 exit $worst

@@ -213,7 +213,9 @@ const std::vector<KnobRow>& knob_rows() {
       number_row("local_steps",
                  "local, post-local, adacomm (in the beginning), easgd: steps between two meetings",
                  &TrainingSpec::local_steps, 1),
-      number_row("local_after", "post-local: steps of plain SGD before local ones begin",
+      number_row("local_after",
+                 "post-local: steps of plain SGD before local ones begin, without epochs the "
+                 "warm-up's among them",
                  &TrainingSpec::local_after, 0),
       {"topology", "d-psgd: who averages with whom",
        [](TrainingSpec& s, const std::string& v) { s.topology = parse_named<PeerGraph>(v); },

@@ -184,7 +184,9 @@ struct TrainingSpec : CodecSpec {
   int backups = 1;    ///< "backups": workers of a step that a server does not wait for
   /// "local_steps": steps of a round, after which weights are averaged; a sample is a round.
   int local_steps = 1;
-  int local_after = 0;  ///< "local_after": post-local's steps with sums of gradients
+  /// "local_after": post-local's steps with sums of gradients, without epochs the warm-up's among
+  /// them.
+  int local_after = 0;
   PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
   /// "gossip_pull": with encoded weights of neighbours, the part of the way from what is known of a
   /// worker's own weights to what is known of its neighbours' that it goes in a round
@@ -307,6 +309,11 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks);
 /// Why so many samples are too few: for a step in each pass, a round of each way of waiting, a
 /// sample of each worker's own; empty when they are enough.
 std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers);
+
+/// Why post-local never comes to its local steps in the warm-up's and the measured rounds; empty
+/// when it does, or where epochs say how many rounds there are (ranks_misfit()).
+/// @param iterations rounds at most where the cell has no `steps`
+std::string local_after_misfit(const TrainingSpec& spec, int warmup, int iterations);
 
 /// Whether the cell trains what one process with all workers' batches would: what is judged by step
 /// time. Others lose something of plain SGD and are judged by time to a target.

@@ -426,6 +426,12 @@ std::string slots_misfit(const TrainingSpec& spec, int workers) {
       format_bytes(partition_of(spec)), workers, part, kMost);
 }
 
+/// Rounds in which post-local still sums gradients: sums end with a round, too.
+std::uint64_t summing_rounds(const TrainingSpec& spec) {
+  const auto of_round = static_cast<std::uint64_t>(round_steps(spec));
+  return (static_cast<std::uint64_t>(spec.local_after) + of_round - 1) / of_round;
+}
+
 /// Why the epochs leave no round for one of two ways of waiting: the cell would be named after what
 /// it never did. Rounds that an epoch's end cuts off are not begun.
 /// @param steps of each worker in an epoch
@@ -448,16 +454,30 @@ std::string rounds_misfit(const TrainingSpec& spec, std::uint64_t steps) {
   }
   // Without steps before them there are local steps alone, of which one round is always done.
   if (spec.synchronisation != Synchronisation::post_local || spec.local_after == 0) return "";
-  // Sums end with a round, too.
-  const std::uint64_t summed =
-      (static_cast<std::uint64_t>(spec.local_after) + later - 1) / later * later;
-  const std::uint64_t left = all - std::min(all, summed);
+  const std::uint64_t left = all - std::min(all, summing_rounds(spec) * later);
   return left < later
              ? none_of("local_after", later, left, "more epochs, or an earlier local_after")
              : "";
 }
 
 }  // namespace
+
+std::string local_after_misfit(const TrainingSpec& spec, int warmup, int iterations) {
+  if (spec.synchronisation != Synchronisation::post_local || spec.epochs > 0) return "";
+  const bool budget = spec.steps > 0;
+  const std::uint64_t all = static_cast<std::uint64_t>(warmup) +
+                            static_cast<std::uint64_t>(budget ? spec.steps : iterations);
+  const std::uint64_t summed = summing_rounds(spec);
+  if (summed < all) return "";
+  const auto of_round = static_cast<std::uint64_t>(round_steps(spec));
+  return fmt::format(
+      "local_after = {}: sums of gradients take {} rounds of {} steps, and {} are done in all "
+      "(protocol.warmup = {}, {} = {}), so that no local step would come; take local_after = {} at "
+      "most, more {}, or epochs",
+      spec.local_after, summed, of_round, all, warmup, budget ? "steps" : "protocol.iterations",
+      budget ? spec.steps : iterations, all == 0 ? 0 : (all - 1) * of_round,
+      budget ? "steps" : "iterations");
+}
 
 std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers) {
   const auto all = static_cast<std::uint64_t>(workers);

@@ -160,8 +160,43 @@ void refuse_unused(TableReader& table, const std::string& setting,
                                       setting, join(methods_that_take(setting), ", ")));
 }
 
+/// Refuses a `local_after` to whose local steps no cell of the work comes: it would train one way
+/// and be named after two.
+void refuse_unreached_local_steps(const TableReader& table, const Work& work,
+                                  const Protocol& protocol) {
+  const auto values = [&](const char* name) {
+    const auto found = std::find_if(work.settings.begin(), work.settings.end(),
+                                    [&](const KnobAxis& axis) { return axis.name == name; });
+    return found == work.settings.end() ? std::vector<std::string>{"default"} : found->values;
+  };
+  const auto waits = values("synchronisation");
+  const std::string later(name_of(Synchronisation::post_local));
+  if (std::find(waits.begin(), waits.end(), later) == waits.end()) return;
+  for (const auto& after : values("local_after")) {
+    std::string why;
+    bool comes = false;
+    for (const auto& of_round : values("local_steps"))
+      for (const auto& steps : values("steps"))
+        for (const auto& epochs : values("epochs")) {
+          WorkCell cell = training_cell({});
+          cell.knobs["synchronisation"] = later;
+          for (const auto& [name, value] : {std::pair("local_after", after),
+                                            {"local_steps", of_round},
+                                            {"steps", steps},
+                                            {"epochs", epochs}})
+            if (value != "default") cell.knobs[name] = value;
+          const std::string misfit =
+              local_after_misfit(training_spec(cell), protocol.warmup, protocol.iterations);
+          comes = comes || misfit.empty();
+          why = misfit;
+        }
+    if (!comes) table.complain("local_after", why);
+  }
+}
+
 /// `training = ["mg-wfbp", ...]`: methods, and every setting as one value or a list of them.
-void read_training(TableReader& table, Work& work) {
+void read_training(TableReader& table, const Protocol& protocol, Work& work) {
+  const std::size_t before = table.mistakes().count();
   work.training = table.names<TrainingMethod>("training");
   work.architectures = table.names<Architecture>("architecture");
   work.backends = table.names<Backend>("backend");
@@ -182,6 +217,7 @@ void read_training(TableReader& table, Work& work) {
     bound_combinations(table, name, axis.values.size(), combinations);
     work.settings.push_back(std::move(axis));
   }
+  if (table.mistakes().count() == before) refuse_unreached_local_steps(table, work, protocol);
   table.finish();
 }
 
@@ -190,7 +226,7 @@ void read_work(TableReader& root, Experiment& experiment) {
     Work work;
     if (table.has("training")) {
       TableReader training = table.read_as(training_work_keys());
-      read_training(training, work);
+      read_training(training, experiment.protocol.cells, work);
       experiment.work.push_back(std::move(work));
       continue;
     }
@@ -354,8 +390,8 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
       root.integer("seed").value_or(static_cast<std::int64_t>(experiment.seed)));
   const Profiles all = with_overrides(root, profiles);
   read_dimensions(root, all, experiment);
+  read_protocol(root, experiment.protocol);  // before the work, which is held against it
   read_work(root, experiment);
-  read_protocol(root, experiment.protocol);
   read_knobs(root, experiment);
   experiment.cluster = read_cluster(root);
   experiment.machine = read_machine(root);

@@ -279,8 +279,12 @@ class Expansion {
           key += "|table " + digest;
         cell.id = stable_id(key);
         if (!seen_[index].insert(cell.id).second) continue;
-        const std::string impossible = why_impossible(group, cell, capabilities_);
-        group.cells.push_back({std::move(cell), impossible});
+        std::string impossible = why_impossible(group, cell, capabilities_);
+        const Protocol& protocol = experiment_.protocol.cells;
+        if (impossible.empty())
+          impossible =
+              local_after_misfit(training_spec(cell), protocol.warmup, protocol.iterations);
+        group.cells.push_back({std::move(cell), std::move(impossible)});
       }
     }
   }

@@ -31,12 +31,15 @@ std::string in_cells(std::size_t cells, const TuningResult& result) {
   return "in " + counted_of(cells, result.tasks.size(), "cell");
 }
 
+bool has_flag(const TunedTask& tuned, std::string_view flag) {
+  const auto& flags = tuned.entry.flags;
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
 std::size_t flagged(const TuningResult& result, std::string_view flag) {
   return static_cast<std::size_t>(
-      std::count_if(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
-        const auto& flags = tuned.entry.flags;
-        return std::find(flags.begin(), flags.end(), flag) != flags.end();
-      }));
+      std::count_if(result.tasks.begin(), result.tasks.end(),
+                    [&](const TunedTask& tuned) { return has_flag(tuned, flag); }));
 }
 
 /// Environment, backend, architecture, collective, size and ranks of a task.
@@ -142,17 +145,17 @@ Table peoples_table(const TunePlan& plan, const TuningResult& result) {
 struct AnswerWord {
   std::string_view word;
   std::string_view meaning;
+  bool takes_back =
+      false;  ///< a search does not keep what it is said of; a file that is judged does
 };
 constexpr std::array kAnswerWords{
     AnswerWord{name_of(GuardVerdict::ina_passthrough),
                "the network itself sums: the library is left alone"},
     AnswerWord{name_of(GuardVerdict::no_actuator), "a library that cannot be set from here"},
     AnswerWord{name_of(GuardVerdict::failed), "the compared setting failed, or gave wrong data"},
-    AnswerWord{name_of(GuardVerdict::above_gloo_floor), "slower than twice Gloo's time: not kept"},
-    AnswerWord{name_of(GuardVerdict::slower_than_default),
-               "surely slower than the default: not kept"},
-    AnswerWord{name_of(GuardVerdict::not_confirmed),
-               "not surely faster than the default: not kept"},
+    AnswerWord{name_of(GuardVerdict::above_gloo_floor), "slower than twice Gloo's time", true},
+    AnswerWord{name_of(GuardVerdict::slower_than_default), "surely slower than the default", true},
+    AnswerWord{name_of(GuardVerdict::not_confirmed), "not surely faster than the default", true},
     AnswerWord{kNonActionable, "every setting was measured, and the best of them gains nothing"},
     AnswerWord{kUndecided, "nothing is surely faster, and that nothing is was not shown"},
     AnswerWord{kUnexplored, "no setting but the default was measured"},
@@ -183,15 +186,16 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
         "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within {}, UNCLEAR: its interval "
         "leaves it open. {}\n",
         judged ? "that setting" : "the best other setting that the search saw", band_text(),
-        judged ? "A file is judged, not changed." : "Where it is not FASTER, the default stays.");
+        judged ? "A file is judged, not changed: what is not FASTER stands in it as it did."
+               : "Where it is not FASTER, the default stays.");
   for (const AnswerWord& reason : kAnswerWords) {
     const bool said =
         std::any_of(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
-          const auto& flags = tuned.entry.flags;
-          return name_of(tuned.outcome.guard) == reason.word ||
-                 std::find(flags.begin(), flags.end(), reason.word) != flags.end();
+          return name_of(tuned.outcome.guard) == reason.word || has_flag(tuned, reason.word);
         });
-    if (said) text += fmt::format("{}: {}.\n", reason.word, reason.meaning);
+    if (said)
+      text += fmt::format("{}: {}{}.\n", reason.word, reason.meaning,
+                          reason.takes_back && !judged ? ": not kept" : "");
   }
   return text;
 }
@@ -239,6 +243,35 @@ std::string missed_targets(const TuningResult& result) {
   return text;
 }
 
+/// Options with which another search measures settings that this one did not; "" where none does.
+std::string measuring_options(const TuningResult& result) {
+  std::vector<std::string> options;
+  // An agent that ended of itself measures no more, however much it may.
+  if (result.spent) options.emplace_back("--evaluations N");
+  if (result.agent != "exhaustive") options.emplace_back("--agent exhaustive");
+  return join(options, " or ");
+}
+
+/// What can decide cells that are undecided; "" where nothing is known to.
+std::string deciding_options(const TuningResult& result) {
+  std::size_t unmeasured = 0;
+  std::size_t open = 0;
+  for (const TunedTask& tuned : result.tasks) {
+    if (!has_flag(tuned, kUndecided)) continue;
+    unmeasured += tuned.outcome.tried < tuned.arms ? 1 : 0;
+    open += tuned.entry.evidence.verdict == name_of(Verdict::unclear) ? 1 : 0;
+  }
+  std::vector<std::string> ways;
+  if (const auto options = measuring_options(result); unmeasured > 0 && !options.empty())
+    ways.push_back(fmt::format(
+        "{} settings that were not measured ({})",
+        unmeasured == 1 ? "one cell has" : fmt::format("{} cells have", unmeasured), options));
+  if (open > 0)
+    ways.push_back(fmt::format("the comparison of {} is open (a larger tune.confirm_launches)",
+                               open == 1 ? "one" : fmt::format("{}", open)));
+  return ways.empty() ? "" : "; " + join(ways, ", ");
+}
+
 }  // namespace
 
 std::vector<std::string> flag_advice(const TuningResult& result) {
@@ -251,11 +284,10 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         "what the environment costs, only the environment can give back (`dynamiccl doctor`)",
         kNonActionable, in_cells(cells, result), band_text()));
   if (const auto cells = flagged(result, kUndecided); cells > 0)
-    advice.push_back(fmt::format(
-        "{} {}: none of the settings that were measured is surely faster there, and "
-        "that none is was not shown; more measurements can tell (--evaluations, --agent "
-        "exhaustive, tune.confirm_launches)",
-        kUndecided, in_cells(cells, result)));
+    advice.push_back(
+        fmt::format("{} {}: none of the settings that were measured is surely faster there, and "
+                    "that none is was not shown{}",
+                    kUndecided, in_cells(cells, result), deciding_options(result)));
   if (const auto cells = flagged(result, kOnlyDefault); cells > 0)
     advice.push_back(fmt::format(
         "{} {}: every other way was measured and none reached the target accuracy, "
@@ -263,10 +295,10 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         "change those ways",
         kOnlyDefault, in_cells(cells, result)));
   if (const auto cells = flagged(result, kUnexplored); cells > 0)
-    advice.push_back(
-        fmt::format("{} {}: no setting but the default was measured "
-                    "there; --evaluations N allows more",
-                    kUnexplored, in_cells(cells, result)));
+    advice.push_back(fmt::format(
+        "{} {}: no setting but the default was measured there{}", kUnexplored,
+        in_cells(cells, result),
+        measuring_options(result).empty() ? "" : "; others are with " + measuring_options(result)));
   if (const auto cells = flagged(result, kNothingToSet); cells > 0)
     advice.push_back(
         fmt::format("{} {}: there is nothing that a job could load for "

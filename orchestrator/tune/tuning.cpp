@@ -75,6 +75,8 @@ class LiveTuning {
       if (references[t].trial.ok) tuned.outcome.default_time = references[t].trial.time;
       tuned.outcome.evaluations = 1;
       tuned.outcome.arm = tuned.candidate = arm_from(table, search, references[t]);
+      tuned.outcome.tried =
+          tuned.candidate == 0 ? 1 : 2;  // the default, and what the table asks for
       result.tasks.push_back(std::move(tuned));
     }
     keep_verdicts_ = true;
@@ -91,7 +93,9 @@ class LiveTuning {
          options_.agent_options.seed, options_json(options_.agent, options_.agent_options).dump()});
     TuningResult result;
     result.arms = plan_.arm_count();
-    const auto outcomes = run_search();
+    result.agent = options_.agent;
+    const SearchOptions limits = search_options();
+    const auto outcomes = run_search(limits);
     for (std::size_t i = 0; i < order_.size(); ++i) {
       plan_.tasks[order_[i]].search = searched_[i];
       TunedTask tuned;
@@ -101,6 +105,7 @@ class LiveTuning {
       result.evaluations += outcomes[i].evaluations;
       result.tasks.push_back(std::move(tuned));
     }
+    result.spent = limits.max_evaluations != 0 && result.evaluations >= limits.max_evaluations;
     std::sort(result.tasks.begin(), result.tasks.end(),
               [](const TunedTask& a, const TunedTask& b) { return a.task < b.task; });
     if (evaluator_.interrupted_by() == 0) measure_references(result);
@@ -134,20 +139,24 @@ class LiveTuning {
     return 0;
   }
 
-  std::vector<SearchOutcome> run_search() {
+  [[nodiscard]] SearchOptions search_options() const {
+    SearchOptions limits;
+    limits.in_flight = std::max<std::size_t>(1, (searched_.size() + 3) / 4);
+    const double share = plan_.options.budget * static_cast<double>(plan_.arm_count());
+    const bool unlimited = options_.agent == "exhaustive" || options_.agent == "default";
+    limits.max_evaluations = options_.evaluations > 0 ? options_.evaluations
+                             : unlimited              ? 0
+                                                      : static_cast<int>(share);
+    return limits;
+  }
+
+  std::vector<SearchOutcome> run_search(const SearchOptions& limits) {
     const auto agent = make_agent(options_.agent, options_.agent_options);
     for (const Experience& known : options_.experience) {
       Task task = plan_.tasks[known.task].search.task;
       task.key.regime = known.regime_id;
       agent->learn(task, known.arm, {true, known.time});
     }
-    SearchOptions search_options;
-    search_options.in_flight = std::max<std::size_t>(1, (searched_.size() + 3) / 4);
-    const double share = plan_.options.budget * static_cast<double>(plan_.arm_count());
-    const bool unlimited = options_.agent == "exhaustive" || options_.agent == "default";
-    search_options.max_evaluations = options_.evaluations > 0 ? options_.evaluations
-                                     : unlimited              ? 0
-                                                              : static_cast<int>(share);
     std::vector<DecisionInfo> rows;
     const auto outcomes = search(
         *agent, searched_,
@@ -156,7 +165,7 @@ class LiveTuning {
           rows.clear();
           return evaluator_.measure(renumbered(asks));
         },
-        search_options,
+        limits,
         [&](const SearchStep& step) {
           set_floor(step);
           rows.push_back(
@@ -286,6 +295,7 @@ class LiveTuning {
     const TuneTask& task = plan_.tasks[tuned.task];
     TableEntry& entry = tuned.entry;
     const CellAnswer said = answer(tuned);
+    tuned.arms = task.arms();
     tuned.outcome.guard = said.guard;
     tuned.outcome.arm = said.kept || keep_verdicts_ ? tuned.candidate : 0;
     entry.key = task.search.task.key;

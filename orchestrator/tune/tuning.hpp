@@ -12,6 +12,7 @@ namespace dynamiccl {
 /// What a live search left for one task, confirmed on fresh launches.
 struct TunedTask {
   std::size_t task = 0;
+  std::size_t arms = 0;  ///< settings there are, the default among them
   SearchOutcome outcome;
   /// What fresh launches compared with the default: the search's choice, where that is the default
   /// the fastest setting it measured; 0 = nothing.
@@ -26,6 +27,8 @@ struct TuningResult {
   std::vector<TunedTask> tasks;  ///< in the plan's order
   int evaluations = 0;
   std::size_t arms = 0;  ///< what exhaustive would need
+  std::string agent;     ///< who searched; "" = nobody
+  bool spent = false;    ///< the search ended with its last measurement, not of itself
   int interrupted_by = 0;
 };
 

@@ -10,7 +10,8 @@ nlohmann::json decisions_data(const PageContext& page) {
   // The newest search of each agent is traced step by step; a run may hold hundreds.
   const json steps = table_json(page.reader.query(
       "SELECT t.mode, t.agent, d.environment, d.task_key AS task, d.step, d.kind, d.arm, "
-      "d.time_us, d.reference_us, d.propensity, d.guard, d.calls "
+      "d.time_us, d.reference_us, d.propensity, CASE WHEN d.kind <> 'final' AND d.guard = "
+      "'slower-than-default' THEN 'slower-in-trial' ELSE d.guard END AS guard, d.calls "
       "FROM decision d JOIN tuning t ON t.id = d.tuning_id WHERE t.id IN "
       "(SELECT max(id) FROM tuning WHERE run_id = ?1 GROUP BY mode, agent) "
       "ORDER BY t.id, d.environment, d.task_key, d.step, d.id LIMIT 20000",

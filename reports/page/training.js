@@ -76,6 +76,30 @@
       tick: value => format.number(100 * value) + " %", text: p => format.number(100 * p.value) + " %" });
   }
 
+  /** What each way to train takes against plain SGD, and where it ends: the rows of query time_to_target. */
+  function tradeoffs(rows) {
+    const { el, format } = Report;
+    if (!rows.length) return [];
+    const some = key => rows.some(r => r[key] !== null && r[key] !== undefined);
+    const number = (v, text) => v === null || v === undefined ? "-" : text(v);
+    const points = v => `${v > 0 ? "+" : ""}${format.number(100 * v)}`;
+    const range = r => number(r.beyond_plain, v => points(v) + (r.launches > 1 ? ` [${points(r.beyond_plain_low)}, ${points(r.beyond_plain_high)}]` : ""));
+    return [el("h3", {}, "Time against accuracy"), Report.table({
+      caption: "Until the target, or the end of the epochs, evaluations left out; in brackets the smallest and the largest of the launches", rows, columns: [
+        { name: "way", text: r => r.configuration.length > 60 ? r.configuration : el("span", { class: "together" }, r.configuration) },
+        { name: "where", text: r => `${r.environment}, ${r.backend}` },
+        { name: "model", text: r => el("span", { class: "together" }, `${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => String(r.workers) },
+        ...(some("reached") ? [{ name: "reached", right: true, text: r => `${r.reached} of ${r.launches}` }] : []),
+        { name: "time", right: true, text: r => format.time(r.trained_us) },
+        { name: "over plain SGD", right: true, text: r => number(r.over_plain, v => format.ratio(v) + (r.launches > 1 ? ` [${format.ratio(r.over_plain_low)}, ${number(r.over_plain_high, format.ratio)}]` : "")) },
+        { name: "accuracy", right: true, text: r => number(r.accuracy, v => format.number(100 * v) + " %") },
+        { name: "points above plain", right: true, text: range },
+        ...(some("most_stale") ? [{ name: "most stale", right: true, text: r => number(r.most_stale, String) }] : []),
+        ...(some("consensus_distance") ? [{ name: el("span", {}, "consensus", el("br"), "distance"), right: true, text: r => number(r.consensus_distance, format.number) }] : [])] }),
+      el("p", { class: "method" }, "Over plain SGD, in launches of the same block." + (some("most_stale") ? " Most stale: gradients applied between a worker's weights and its own." : "") +
+        (some("consensus_distance") ? " Consensus distance: root of the mean squared distance of neighbours' weights from their mean, at the end." : ""))];
+  }
+
   function beside(own, rows) {
     const { el, format } = Report;
     const here = published => {
@@ -209,7 +233,7 @@
         progress(reached, looksThere, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
-        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));
+        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...tradeoffs((own.ways || []).filter(passes)), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));
     },
   });
 })();

@@ -65,14 +65,33 @@ json curves(const PageContext& page) {
   return found;
 }
 
-/// Cells with epochs: the accuracy against the time that its steps took and the bytes that the
-/// busiest rank sent, as [seconds, bytes, accuracy], in the launch with the median step.
-json progress(const PageContext& page, const QueryScope& scope) {
+bool has_epochs(const PageContext& page) {
   const Table any = page.reader.query(
       "SELECT 1 FROM v_training WHERE run_row = ?1 AND counts AND json_extract(settings, "
       "'$.epochs') IS NOT NULL LIMIT 1",
       {page.run_row});
-  if (any.rows.empty()) return json::array();
+  return !any.rows.empty();
+}
+
+/// What each way to train costs and what it comes to, where accuracies were taken after epochs.
+json ways(const PageContext& page, const QueryScope& scope) {
+  if (!has_epochs(page)) return json::array();
+  json rows = table_json(named_query(page.reader, "time_to_target", scope));
+  for (json& row : rows) {
+    CellFigure figure;
+    figure.algorithm = row.at("method").get<std::string>();
+    figure.cell_knobs = row.at("settings").is_string() ? row.at("settings").get<std::string>()
+                                                       : row.at("settings").dump();
+    row["configuration"] = configuration_words(figure);
+    row.erase("settings");
+  }
+  return rows;
+}
+
+/// Cells with epochs: the accuracy against the time that its steps took and the bytes that the
+/// busiest rank sent, as [seconds, bytes, accuracy], in the launch with the median step.
+json progress(const PageContext& page, const QueryScope& scope) {
+  if (!has_epochs(page)) return json::array();
   const Table table = named_query(page.reader, "curves", scope);
   const TableView rows(table);
   json found = json::array();
@@ -122,6 +141,7 @@ json training_data(const PageContext& page) {
           {"warnings", synchronisation_warnings(page.reader, page.run_row, page.figures)},
           {"curves", curves(page)},
           {"progress", progress(page, scope)},
+          {"ways", ways(page, scope)},
           {"testbed", figures.testbed},
           {"published", published(figures)},
           {"survey", training_studies().survey_testbed},

@@ -24,6 +24,8 @@ struct TracedCell {
   std::string launch;
   std::int64_t measurement = 0;
   bool traced = false;
+  /// How workers wait where a server answers each of them by itself; "" where they make one step.
+  std::string answered_singly;
 };
 
 /// The training cells of a run, each by its launch with the median step.
@@ -33,27 +35,53 @@ std::vector<TracedCell> training_cells(const Reader& reader, const std::string& 
       "place, count(*) OVER (PARTITION BY cell_id) AS launches FROM v_training v JOIN run r ON "
       "r.id = v.run_row WHERE r.uuid = ?1 AND v.counts) "
       "SELECT *, EXISTS (SELECT 1 FROM training t WHERE t.measurement_id = measurement_row AND "
-      "json_array_length(t.details_json, '$.trace') > 0) AS traced FROM numbered "
+      "json_array_length(t.details_json, '$.trace') > 0) AS traced, EXISTS (SELECT 1 FROM training "
+      "t WHERE t.measurement_id = measurement_row AND json_type(t.details_json, '$.staleness') = "
+      "'object') AS answered_singly FROM numbered "
       "WHERE place = (launches + 1) / 2 ORDER BY environment, backend, model, ranks, method",
       {run});
   const TableView rows(table);
   std::vector<TracedCell> cells;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string id = rows.text(i, "cell_id");
+    const std::string waits = rows.text(i, "synchronisation");
+    const std::string codec = rows.text(i, "compression");
     cells.push_back({id, rows.text(i, "method"),
-                     fmt::format("{} {} of {} on {}, {}, {} ranks", id, rows.text(i, "method"),
-                                 rows.text(i, "model"), rows.text(i, "environment"),
-                                 rows.text(i, "backend"), rows.integer(i, "ranks")),
+                     fmt::format("{} {}{}{} of {} on {}, {}, {} ranks", id, rows.text(i, "method"),
+                                 waits == "bsp" ? "" : ", " + waits + ",",
+                                 codec == "none" ? "" : " with " + codec, rows.text(i, "model"),
+                                 rows.text(i, "environment"), rows.text(i, "backend"),
+                                 rows.integer(i, "ranks")),
                      rows.text(i, "launch_id"), rows.integer(i, "measurement_row"),
-                     rows.integer(i, "traced") == 1});
+                     rows.integer(i, "traced") == 1,
+                     rows.integer(i, "answered_singly") == 1 ? waits : ""});
   }
   return cells;
 }
 
 std::string listed(const std::vector<TracedCell>& cells) {
   std::string text;
-  for (const auto& cell : cells) text += "\n  " + cell.said;
+  for (const auto& cell : cells)
+    text += fmt::format("\n  {}{}", cell.said, cell.traced ? "" : " (no trace)");
   return text;
+}
+
+std::string others_with_one(const std::vector<TracedCell>& with) {
+  return with.empty() ? "no cell of the run has one" : "cells with one:" + listed(with);
+}
+
+[[noreturn]] void refuse_untraced(const std::string& wanted, const TracedCell& cell,
+                                  const std::vector<TracedCell>& with) {
+  const std::string why =
+      cell.answered_singly.empty()
+          ? "its ranks stored none"
+          : fmt::format(
+                "a server answers each worker by itself there ({}), so that no step is "
+                "everybody's; `query curves` has its rounds, and with epochs `query "
+                "time_to_target` how stale gradients were",
+                cell.answered_singly);
+  throw Error(ErrorKind::input, fmt::format("show --trace {}: there is no trace of {}: {}; {}",
+                                            wanted, cell.said, why, others_with_one(with)));
 }
 
 TracedCell chosen_cell(const Reader& reader, const std::string& run, const std::string& wanted) {
@@ -61,12 +89,13 @@ TracedCell chosen_cell(const Reader& reader, const std::string& run, const std::
   std::vector<TracedCell> with;
   std::copy_if(cells.begin(), cells.end(), std::back_inserter(with),
                [](const TracedCell& cell) { return cell.traced; });
-  if (with.empty())
-    throw Error(ErrorKind::input,
-                fmt::format("show --trace: run {} keeps no trace of a step: {}", run,
-                            cells.empty() ? "it trained nothing that counts; `dynamiccl list` "
-                                            "names the runs, experiments/training_grid.toml trains"
-                                          : "its training was stored without"));
+  if (cells.empty())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("show --trace: run {} keeps no trace of a step: it trained nothing that "
+                    "counts; `dynamiccl list` names the runs, "
+                    "experiments/training_grid.toml trains",
+                    run));
   std::vector<TracedCell> meant;
   std::copy_if(cells.begin(), cells.end(), std::back_inserter(meant), [&](const auto& cell) {
     return !wanted.empty() && (cell.id.starts_with(wanted) || cell.method == wanted);
@@ -74,16 +103,13 @@ TracedCell chosen_cell(const Reader& reader, const std::string& run, const std::
   if (meant.empty())
     throw Error(ErrorKind::input,
                 fmt::format("show --trace {}: no training cell of run {} has an id that begins so, "
-                            "or this method; cells with a trace:{}",
-                            wanted, run, listed(with)));
+                            "or this method; {}",
+                            wanted, run, others_with_one(with)));
   if (meant.size() > 1)
     throw Error(ErrorKind::input,
                 fmt::format("show --trace {}: {} cells of run {} are meant; name one by its id:{}",
                             wanted, meant.size(), run, listed(meant)));
-  if (!meant.front().traced)
-    throw Error(ErrorKind::input,
-                fmt::format("show --trace {}: no rank kept a trace of {}; cells with one:{}",
-                            wanted, meant.front().said, listed(with)));
+  if (!meant.front().traced) refuse_untraced(wanted, meant.front(), with);
   return meant.front();
 }
 

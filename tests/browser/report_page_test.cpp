@@ -325,7 +325,9 @@ TEST_CASE("the page draws the accuracy over time and bytes of what trains by epo
   figures.wire_bytes = 1000;
   figures.c2c_predicted = figures.c2c_measured = 1e-3;
   figures.details = nlohmann::json::parse(R"({"losses": [null, 2.2, 2.1, 2.0], "epochs": 3,
-    "accuracies": [[1, 0.3], [2, 0.5], [3, 0.7]], "trained_us": 240, "target_reached": true})");
+    "accuracies": [[1, 0.3], [2, 0.5], [3, 0.7]], "trained_us": 240, "target_reached": true,
+    "gossip": {"consensus": [[3, 0.0887]], "spectral_gap": 0.5}})");
+  figures.accuracy = 0.7;
   store_training(store,
                  {{{"mg-wfbp", R"({"batch":"8","epochs":"3","model":"cnn","target":"0.6"})"},
                    {"bsp-a2a", R"({"batch":"8","compression":"topk","epochs":"3","model":"cnn",
@@ -339,6 +341,10 @@ TEST_CASE("the page draws the accuracy over time and bytes of what trains by epo
   CHECK_THAT(text, !ContainsSubstring("could not be drawn"));
   CHECK_THAT(text, ContainsSubstring("Accuracy over time"));
   CHECK_THAT(text, ContainsSubstring("Accuracy over bytes sent"));
+  CHECK_THAT(text, ContainsSubstring("Time against accuracy") &&
+                       ContainsSubstring("bsp-a2a topk") && ContainsSubstring("70 %") &&
+                       ContainsSubstring("Consensus distance: root of") &&
+                       ContainsSubstring("0.0887"));
   CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
   CHECK(browser.complaints() == std::vector<std::string>{});
 }

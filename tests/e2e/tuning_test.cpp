@@ -110,6 +110,13 @@ TEST_CASE("a search leaves a table whose settings are loaded again") {
   // A setting may turn out slower in these few launches; that is an answer, not a failure.
   CHECK((applied.exit_code == 0 || applied.exit_code == 3));
   CHECK(run_of(program, "apply", "r.status") == "complete");
+  // The default, and what the table asks for: a table that is judged was measured, not searched.
+  CHECK(
+      program
+          .value("SELECT count(*) FROM decision WHERE kind = 'final' AND tuning_id IN (SELECT id "
+                 "FROM tuning WHERE agent = 'table') AND json_extract(candidates_json, '$.tried') "
+                 "NOT BETWEEN 1 AND 2")
+          .get<int>() == 0);
   // A table that cannot be read leaves no run behind.
   const auto runs = program.value("SELECT count(*) FROM run").get<int>();
   CHECK(program.run({"tune", file, "--apply", program.file("no.json", "{")}).exit_code == 2);

@@ -345,6 +345,7 @@ case $* in
   *count*) echo n; [ -z "$NONE" ] || { echo 0; exit; }; echo 1; exit ;;
   *rankings) exit ${RANKINGS:-0} ;;
   query*) exit 0 ;;
+  import*) exit ${IMPORT:-0} ;;
 esac
 case $* in *--resume*) [ -z "$LEFT" ] || exit $LEFT; echo "x: nothing to resume: none"; exit 2 ;; esac
 while [ "$1" != --db ]; do shift; done
@@ -368,7 +369,14 @@ exit ${FIRST:-0}
                ContainsSubstring(std::string("out/") + library +
                                  ".sqlite --resume --set protocol.launches=2"));
     CHECK(fs::exists(folder.path + "/out/" + library + ".done"));
+    CHECK_THAT(folder.text("program.asked"),
+               ContainsSubstring(std::string("out/") + library + ".sqlite --db " + folder.path +
+                                 "/out/all.sqlite"));
   }
+  // One library has no rank: all three have, in one database.
+  CHECK_THAT(folder.text("program.asked"),
+             ContainsSubstring("/out/all.sqlite --all --pool --format markdown rankings"));
+  CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## rankings"));
   const std::string asked = folder.text("program.asked");
   CHECK(call("FIRST=130", "60").exit_code == 0);
   CHECK(folder.text("program.asked") == asked);
@@ -380,6 +388,8 @@ exit ${FIRST:-0}
   CHECK(call("RANKINGS=2", "60").exit_code == 1);
   CHECK(!fs::exists(folder.path + "/out/gloo.done"));
   CHECK(call("", "60 '' --set other=1").exit_code == 2);
+  CHECK(call("IMPORT=2", "60").exit_code == 1);
+  CHECK(!fs::exists(folder.path + "/out/all.md"));
   CHECK(call("", "60").exit_code == 0);
   // Failed cells leave nothing to try.
   fs::remove_all(folder.path + "/out");

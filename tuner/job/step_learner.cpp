@@ -80,6 +80,7 @@ void StepLearner::end_trial() {
            now.failed ? GuardVerdict::failed : GuardVerdict::pass);
     return confirm_on();
   }
+  now.tried.insert(choice_.arm);
   if (stage_ == Stage::reference) {
     now.reference_steps_us.push_back(step_us);
     now.reference_calls_us.push_back(call_us);
@@ -135,6 +136,7 @@ void StepLearner::begin_reference() {
   stage_ = Stage::reference;
   progress_[order_[turn_]].reference_steps_us.clear();
   progress_[order_[turn_]].reference_calls_us.clear();
+  progress_[order_[turn_]].tried.clear();
   try_arm(0, false, 1);
 }
 
@@ -183,16 +185,31 @@ void StepLearner::confirm_on() {
   try_arm(asks_[answers_.size()].arm, false, 1);
 }
 
+/// What is said of the task's calls, by the measure of all searches.
+CellAnswer StepLearner::answer_for(std::size_t task) const {
+  const Progress& now = progress_[task];
+  const auto& usable = tasks_[task].usable;
+  const auto barred = static_cast<std::size_t>(std::count(usable.begin(), usable.end(), false));
+  CellEvidence evidence;
+  evidence.arms = tasks_[task].task.space->arms().size() - barred;
+  evidence.tried = now.tried.size();
+  evidence.ratio = gain(task);
+  if (now.confirmation && !evidence.ratio) evidence.guard = GuardVerdict::failed;
+  return answer_of(evidence, options_.confirmation);
+}
+
 void StepLearner::close_task() {
   const std::size_t task = order_[turn_];
   Progress& now = progress_[task];
+  const CellAnswer answer = answer_for(task);
   try_arm(now.kept, false, 1);
-  const bool taken_back = now.candidate != now.kept;
   double step_us = 0;
-  if (now.confirmation && !taken_back && now.kept != 0)
+  if (now.confirmation && now.kept != 0)
     step_us = median(worked(now.confirmation->times().at({0, now.candidate})).chosen_us);
-  record(task, "final", {step_us, 0, 0},
-         taken_back ? GuardVerdict::not_confirmed : GuardVerdict::pass);
+  nlohmann::json flags = nlohmann::json::array();
+  if (!answer.flag.empty()) flags.push_back(answer.flag);
+  record(task, "final", {step_us, 0, 0}, answer.guard,
+         {{"tried", now.tried.size()}, {"flags", std::move(flags)}});
   next_task();
 }
 
@@ -267,7 +284,7 @@ std::optional<RewardTerms> StepLearner::judge(std::size_t task, const Brought& b
 }
 
 void StepLearner::record(std::size_t task, const char* kind, const Brought& brought,
-                         GuardVerdict guard) {
+                         GuardVerdict guard, const nlohmann::json& said) {
   const double step_us = brought.step_us;
   const double call_us = brought.call_us;
   Progress& now = progress_[task];
@@ -284,6 +301,7 @@ void StepLearner::record(std::size_t task, const char* kind, const Brought& brou
     record.propensity = std::clamp(choice_.propensity, 1e-12, 1.0);
     record.state = state_json(state);
     record.candidates = candidates_json(space);
+    record.candidates.update(said);
     record.guard = name_of(diverged_ ? GuardVerdict::failed : guard);
     record.asked = setting_json(space.setting(space.arms()[choice_.arm]));
     record.calls = tasks_[task].calls * options_.trial_steps;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tuner/guards/guards.hpp"
 #include "tuner/job/decision_record.hpp"
 #include "tuner/reward/reward.hpp"
+#include "tuner/search/cell_answer.hpp"
 #include "tuner/search/confirmation.hpp"
 #include "tuner/trigger/trigger.hpp"
 
@@ -84,7 +86,8 @@ class StepLearner {
   struct Progress {
     std::vector<double> reference_steps_us{};
     std::vector<double> reference_calls_us{};
-    std::size_t kept = 0;  ///< arm in force when it is not its turn
+    std::set<std::size_t> tried{};  ///< arms that this search measured
+    std::size_t kept = 0;           ///< arm in force when it is not its turn
     std::optional<Confirmations> confirmation{};
     std::size_t candidate = 0;
     std::optional<std::size_t> last_arm{};
@@ -101,6 +104,7 @@ class StepLearner {
   void begin_reference();
   void search_on();
   void confirm_on();
+  [[nodiscard]] CellAnswer answer_for(std::size_t task) const;
   void close_task();
   void freeze();
   void watch(const StepSeen& seen);
@@ -113,7 +117,9 @@ class StepLearner {
     double call_us = 0;
     double sm_share = 0;
   };
-  void record(std::size_t task, const char* kind, const Brought& brought, GuardVerdict guard);
+  /// @param said of a final choice: what goes beside the candidates
+  void record(std::size_t task, const char* kind, const Brought& brought, GuardVerdict guard,
+              const nlohmann::json& said = nlohmann::json::object());
   [[nodiscard]] std::optional<RewardTerms> judge(std::size_t task, const Brought& brought) const;
   [[nodiscard]] double median_of_trial(const std::function<double(const StepSeen&)>& part) const;
 

@@ -150,7 +150,7 @@ struct ReadyExport {
   fs::path folder;
 };
 
-/// Everything that was asked for is made by now: a format that has nothing leaves no other's files.
+/// Everything is made by now: an error leaves no files of formats before it.
 void put(const std::vector<ReadyExport>& ready, Shared& shared, nlohmann::json& answer) {
   for (const auto& [made, folder] : ready) {
     std::error_code problem;  // what is wrong with the folder its first file says
@@ -172,7 +172,38 @@ void require_folder_name(const TableRegime& regime) {
                             regime.id));
 }
 
-/// A table of several regimes: a folder for each. A regime that has nothing for a format says so.
+/// What the table has for these formats in the folder. A format for which it has nothing leaves the
+/// others theirs.
+/// @param where "", or the regime, which is named then
+/// @returns why each of those that have nothing has none
+std::vector<std::string> export_formats(const ConfigurationTable& table,
+                                        const std::vector<ExportFormat>& formats,
+                                        const ExportOptions& options, const std::string& where,
+                                        std::vector<ReadyExport>& ready) {
+  std::vector<std::string> lacking;
+  for (const ExportFormat format : formats) {
+    try {
+      ready.push_back({export_table(table, format, options), options.folder});
+    } catch (const Error& error) {
+      lacking.push_back(fmt::format("{}{}: {}", where, name_of(format), error.what()));
+    }
+  }
+  return lacking;
+}
+
+void note(const std::vector<std::string>& lines, const Shared& shared, nlohmann::json& answer) {
+  for (const std::string& line : lines) {
+    answer["notes"].push_back(line);
+    if (!shared.json && !shared.quiet) tell(fmt::format("note: {}\n", printable(line)));
+  }
+}
+
+bool has_no_file(const std::vector<ReadyExport>& ready) {
+  return std::all_of(ready.begin(), ready.end(),
+                     [](const ReadyExport& one) { return one.made.files.empty(); });
+}
+
+/// A table of several regimes: a folder for each.
 std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
                                         const std::vector<ExportFormat>& formats,
                                         const std::vector<const TableRegime*>& regimes,
@@ -183,24 +214,33 @@ std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
   std::string last;
   for (const TableRegime* regime : regimes) require_folder_name(*regime);
   for (const TableRegime* regime : regimes) {
-    const fs::path folder = base / regime->id;
     options.regime = regime->id;
-    options.folder = folder.string();
-    for (const ExportFormat format : formats) {
-      try {
-        ready.push_back({export_table(table, format, options), folder});
-      } catch (const Error& error) {
-        last =
-            fmt::format("{} ({}), {}: {}", regime->name, regime->id, name_of(format), error.what());
-        answer["notes"].push_back(last);
-        if (!shared.json && !shared.quiet) tell(fmt::format("note: {}\n", printable(last)));
-      }
-    }
+    options.folder = (base / regime->id).string();
+    const auto lacking = export_formats(table, formats, options,
+                                        fmt::format("{} ({}), ", regime->name, regime->id), ready);
+    note(lacking, shared, answer);
+    if (!lacking.empty()) last = lacking.back();
   }
-  if (std::all_of(ready.begin(), ready.end(),
-                  [](const ReadyExport& one) { return one.made.files.empty(); }))
+  if (has_no_file(ready))
     throw Error(ErrorKind::input,
                 "none of the table's regimes has anything for these formats; the last: " + last);
+  return ready;
+}
+
+/// One regime has rows of one library, as a rule: formats of others are told and left out.
+std::vector<ReadyExport> export_one_regime(const ConfigurationTable& table,
+                                           const std::vector<ExportFormat>& formats,
+                                           const ExportOptions& options, Shared& shared,
+                                           nlohmann::json& answer) {
+  if (formats.size() == 1) return {{export_table(table, formats.front(), options), options.folder}};
+  std::vector<ReadyExport> ready;
+  const auto lacking = export_formats(table, formats, options, "", ready);
+  if (has_no_file(ready))
+    throw Error(ErrorKind::input,
+                "the table has nothing for any of these formats; --format toml has its rows, "
+                "whatever library they are of:\n  " +
+                    join(lacking, "\n  "));
+  note(lacking, shared, answer);
   return ready;
 }
 
@@ -233,12 +273,10 @@ void run_export(const Arguments& arguments, Shared& shared) {
                         {"use", nlohmann::json::array()},
                         {"notes", nlohmann::json::array()}};
   const auto regimes = regimes_with_rows(table);
-  std::vector<ReadyExport> ready;
-  if (arguments.regime.empty() && regimes.size() > 1)
-    ready = export_regimes(table, formats, regimes, options, shared, answer);
-  else
-    for (const ExportFormat format : formats)
-      ready.push_back({export_table(table, format, options), folder});
+  const std::vector<ReadyExport> ready =
+      arguments.regime.empty() && regimes.size() > 1
+          ? export_regimes(table, formats, regimes, options, shared, answer)
+          : export_one_regime(table, formats, options, shared, answer);
   if (!arguments.measured.empty() && !arguments.table.empty()) write_table(table, arguments.table);
   put(ready, shared, answer);
   if (shared.json) fmt::print("{}\n", answer.dump(1));

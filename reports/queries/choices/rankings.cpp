@@ -72,7 +72,8 @@ struct Pairs {
   std::vector<std::string> names;  ///< "mpich before openmpi": what a contradiction is called
   std::vector<std::string> runs;
   std::vector<Ratio> ratios;
-  std::vector<double> published;  ///< the second's time over the first's
+  std::vector<double> published;   ///< the second's time over the first's
+  std::vector<std::string> sides;  ///< "mpich / openmpi": what is over what
 };
 
 void add_pairs(const std::vector<Measured>& measured, std::size_t row, Pairs& pairs) {
@@ -84,6 +85,7 @@ void add_pairs(const std::vector<Measured>& measured, std::size_t row, Pairs& pa
     pairs.runs.push_back(first.run_id);
     pairs.ratios.push_back(time_ratio(second, first));
     pairs.published.push_back(measured[i + 1].published.seconds / measured[i].published.seconds);
+    pairs.sides.push_back(second.backend + " / " + first.backend);
   }
 }
 
@@ -93,12 +95,17 @@ void tell_verdicts(const Pairs& pairs, Table& table) {
   std::vector<bool> agrees(table.rows.size(), true);
   std::vector<std::vector<std::string>> contradictions(table.rows.size());
   std::vector<double> deviations(table.rows.size(), 1);
+  std::vector<std::string> deviating(table.rows.size());
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     if (verdicts[i] != Verdict::slower) agrees[pairs.rows[i]] = false;
     if (verdicts[i] == Verdict::faster) contradictions[pairs.rows[i]].push_back(pairs.names[i]);
     double& furthest = deviations[pairs.rows[i]];
     const double deviation = pairs.ratios[i].value / pairs.published[i];
-    if (std::abs(std::log(deviation)) > std::abs(std::log(furthest))) furthest = deviation;
+    const bool further = std::abs(std::log(deviation)) > std::abs(std::log(furthest));
+    if (further || deviating[pairs.rows[i]].empty()) {
+      furthest = deviation;
+      deviating[pairs.rows[i]] = pairs.sides[i];
+    }
   }
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const bool differs = !contradictions[row].empty();
@@ -107,6 +114,7 @@ void tell_verdicts(const Pairs& pairs, Table& table) {
                                                            : "UNCLEAR"));
     table.rows[row].push_back(or_null(join(contradictions[row], ", ")));
     table.rows[row].emplace_back(deviations[row]);
+    table.rows[row].push_back(or_null(deviating[row]));
   }
 }
 
@@ -117,7 +125,7 @@ constexpr TrainingModel kStudiedModel = TrainingModel::resnet18;
 PublishedRanking training_ranking(const std::string& architecture) {
   PublishedRanking ranking;
   ranking.collective = name_of(Collective::training);
-  ranking.where = "whole training";
+  ranking.where = fmt::format("whole training of {}", name_of(kStudiedModel));
   for (const auto& row : published_figures().training_times)
     if (row.architecture == architecture)
       ranking.fastest_first.push_back({row.backend, row.bare_metal_s});
@@ -126,11 +134,11 @@ PublishedRanking training_ranking(const std::string& architecture) {
   return ranking;
 }
 
-/// What was published of such cells: of training steps the order of whole trainings, as equal
-/// numbers of equal steps make them.
+/// What was published of such cells: of training steps, of whatever model, the order of whole
+/// trainings of the study's, as equal numbers of equal steps make them.
 std::vector<PublishedRanking> rankings_of_cell(const CellFigure& cell) {
   if (cell.collective == name_of(Collective::training)) {
-    if (!trained_as_one(cell) || trained_cell(cell).model != name_of(kStudiedModel)) return {};
+    if (!trained_as_one(cell)) return {};
     return {training_ranking(cell.architecture)};
   }
   std::vector<PublishedRanking> found;
@@ -162,9 +170,9 @@ Table rankings_table(const std::vector<CellFigure>& given, const QueryScope&) {
       const auto measured = measured_of(ranking, backends);
       if (measured.size() < 2) continue;
       add_pairs(measured, table.rows.size(), pairs);
-      table.rows.push_back({any.run_id, any.collective, any.architecture, any.size_bytes, any.ranks,
-                            any.datatype, any.in_place, any.cell_knobs, published_order(ranking),
-                            ranking.where, measured_order(measured)});
+      table.rows.push_back({any.run_id, any.collective, any.architecture, any.algorithm,
+                            any.size_bytes, any.ranks, any.datatype, any.in_place, any.cell_knobs,
+                            published_order(ranking), ranking.where, measured_order(measured)});
     }
   }
   tell_verdicts(pairs, table);
@@ -177,16 +185,17 @@ Query rankings_query() {
   return {.title = "Published rankings",
           .row =
               "one cell on bare metal: the published order of backends, the order here, and "
-              "whether they surely agree or differ; of training steps of the study's model the "
-              "order of its whole trainings",
+              "whether they surely agree or differ; of training steps, of any model, the order of "
+              "the study's whole trainings",
           .columns = R"(
-run_id collective architecture size_bytes ranks datatype in_place cell_knobs
+run_id collective architecture algorithm size_bytes ranks datatype in_place cell_knobs
 published | text | the published order, the fastest first
-published_in | text | where
+published_in | text | where: harness of the study, and of trainings the model
 measured | text | the order here
-ranking | text | same, other or UNCLEAR
+ranking | text | AGREES (each is surely slower than the one published before it), DIFFERS (one is surely faster), else UNCLEAR
 surely_other | text, told | pairs of which the published slower one is surely faster here
 deviation | real | of neighbours in the published order: times here, the second's over the first's, over the published ones; the one furthest from 1
+deviation_of | text, told | the second and the first of that pair
 )",
           .method = verdict_method(),
           .needs = "backends on bare metal that a study ranks, of the same cell",

@@ -8,7 +8,8 @@
 --   regime_id | text, quiet | digest of what was detected
 --   task_key step kind arm
 --   propensity | real | chance with which the agent chose it
---   guard time_us
+--   guard | text, told | what a guard said of it; slower-in-trial: in its one launch or trial, which says less than a final row
+--   time_us
 --   speedup | real | the default's time over its
 --   reward | real | what the agent received
 --   reward_base | real | its part that settings change: minus the time over the default's
@@ -20,7 +21,8 @@
 --   launch_id
 SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment,
        coalesce((SELECT g.name FROM regime g WHERE g.key = d.regime), d.regime) AS regime,
-       d.regime AS regime_id, d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
+       d.regime AS regime_id, d.task_key, d.step, d.kind, d.arm, d.propensity,
+       CASE WHEN d.kind <> 'final' AND d.guard = 'slower-than-default' THEN 'slower-in-trial' ELSE d.guard END AS guard, d.time_us,
        d.reference_us / d.time_us AS speedup, d.reward,
        json_extract(d.reward_json, '$.base') AS reward_base,
        json_extract(d.candidates_json, '$.arms') AS arms,

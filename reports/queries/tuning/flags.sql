@@ -46,19 +46,25 @@ flag(environment, subject, flag, times, rule) AS (
                 AND r.environment = d.environment AND r.task_key = d.task_key LIMIT 1)
   GROUP BY environment, task_key
   UNION ALL
-  SELECT environment, task_key,
-         CASE guard WHEN 'ina-passthrough' THEN 'passthrough' WHEN 'no-actuator' THEN 'passthrough'
-                    ELSE guard END, count(*),
-         CASE guard
-           WHEN 'ina-passthrough' THEN 'in-network aggregation is active: the library is left alone'
-           WHEN 'no-actuator' THEN 'a library that cannot be set from here'
+  SELECT environment, task_key, raised, count(*),
+         CASE raised
+           WHEN 'passthrough' THEN CASE guard
+             WHEN 'ina-passthrough' THEN 'in-network aggregation is active: the library is left alone'
+             ELSE 'a library that cannot be set from here' END
            WHEN 'failed' THEN 'the setting failed or gave wrong data'
            WHEN 'above-gloo-floor' THEN 'slower than 2 x Gloo on the same task'
-           WHEN 'slower-than-default' THEN 'slower than the default beyond noise; taken back'
-           WHEN 'not-confirmed' THEN 'not surely faster than the default when both were measured anew; not kept'
+           WHEN 'slower-in-trial' THEN 'one launch or trial took more than the default beyond noise; whether it surely is slower, final rows say'
+           WHEN 'slower-than-default' THEN 'slower than the default beyond noise' || left_by
+           WHEN 'not-confirmed' THEN 'not surely faster than the default when both were measured anew' || left_by
            ELSE 'guard' END
-  FROM d WHERE guard <> 'pass'
-  GROUP BY environment, task_key, guard
+  FROM (SELECT environment, task_key, guard,
+               CASE WHEN guard IN ('ina-passthrough', 'no-actuator') THEN 'passthrough'
+                    WHEN kind <> 'final' AND guard = 'slower-than-default' THEN 'slower-in-trial'
+                    ELSE guard END AS raised,
+               -- tune --apply holds a table against the defaults, and leaves it as it is.
+               CASE WHEN agent = 'table' THEN '; the table that was judged keeps it' ELSE '; not kept' END AS left_by
+        FROM d WHERE guard <> 'pass')
+  GROUP BY environment, task_key, guard, raised, left_by
   UNION ALL
   -- The margin of core/statistics/saturation.hpp; `query c2c` has the whole reckoning.
   SELECT environment, backend || '/' || model || '/batch ' || batch || '/' || workers || ' workers',

@@ -3,7 +3,9 @@
 -- columns:
 --   run_id mode agent environment regime
 --   regime_id | text, quiet | digest of what was detected
---   task_key step kind arm guard time_us
+--   task_key step kind arm
+--   guard | text, told | as in query decisions
+--   time_us
 --   best_so_far_us | us, real | the best up to here
 --   default_us | us, real | of the library's default
 --   improved_percent | percent, real | the best against the default
@@ -23,11 +25,13 @@ WITH d AS (
 SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment,
        coalesce((SELECT g.name FROM regime g WHERE g.key = d.regime), d.regime) AS regime,
        d.regime AS regime_id, task_key,
-       step, kind, arm, guard, time_us, best_so_far_us, default_us,
+       step, kind, arm,
+       CASE WHEN kind <> 'final' AND guard = 'slower-than-default' THEN 'slower-in-trial' ELSE guard END AS guard, time_us, best_so_far_us, default_us,
        -- Rounded: a default's own time, told as a power, is off in the last digit.
-       -- The final choice is measured anew; where a guard took it back, the default is in force.
+       -- The final choice is measured anew; where a guard took it back, the default is in force. Of a table that is
+       -- judged (tune --apply) nothing is taken back.
        CASE WHEN kind <> 'final' THEN round(100.0 * (1 - best_so_far_us / default_us), 9) + 0.0
-            WHEN guard <> 'pass' THEN 0.0
+            WHEN guard <> 'pass' AND agent <> 'table' THEN 0.0
             ELSE 100.0 * (1 - time_us / default_us) END AS improved_percent, epoch,
        CASE WHEN kind <> 'final' AND epoch <> epoch_before THEN 'new table' END AS broadcast
 FROM d

@@ -265,6 +265,29 @@ TEST_CASE("epochs that leave no round for one of two ways of waiting are refused
   CHECK(ranks_misfit(spec, 3).empty());
 }
 
+TEST_CASE("a budget of steps that never comes to post-local's local steps is told", "[d-40]") {
+  TrainingSpec spec = training_spec(training_cell({}));
+  spec.synchronisation = Synchronisation::post_local;
+  spec.local_steps = 3;
+  spec.steps = 10;
+  spec.local_after = 33;  // eleven rounds of twelve, two of them the warm-up's
+  CHECK(local_after_misfit(spec, 2, 100).empty());
+  spec.local_after = 34;
+  CHECK(
+      local_after_misfit(spec, 2, 100) ==
+      "local_after = 34: sums of gradients take 12 rounds of 3 steps, and 12 are done in all "
+      "(protocol.warmup = 2, steps = 10), so that no local step would come; take local_after = 33 "
+      "at most, more steps, or epochs");
+  spec.steps = 0;  // the protocol says how many
+  CHECK(local_after_misfit(spec, 2, 11).empty());
+  CHECK_THAT(local_after_misfit(spec, 2, 10), ContainsSubstring("protocol.iterations = 10"));
+  spec.epochs = 1;
+  CHECK(local_after_misfit(spec, 2, 10).empty());
+  spec.epochs = 0;
+  spec.synchronisation = Synchronisation::local;
+  CHECK(local_after_misfit(spec, 2, 10).empty());
+}
+
 TEST_CASE("sizes may be left to the method") {
   WorkCell cell = training_cell({});
   cell.knobs["bucket"] = "auto";

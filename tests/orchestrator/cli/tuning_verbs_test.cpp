@@ -154,3 +154,37 @@ TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E
   }
   CHECK(run({"tune", "--terms"}).out.find("wait-free backpropagation") != std::string::npos);
 }
+
+TEST_CASE(
+    "export of one regime writes the formats that it has something for, and tells the others") {
+  const testing::Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const auto table = folder.path("t.json");
+  const auto out = folder.path("out");
+  REQUIRE(run({"import", DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/all_reduce_h200x8.txt",
+               "--db", db})
+              .exit_code == 0);
+  REQUIRE(run({"export", table, "--measured", "last", "--backend", "nccl", "--format", "toml",
+               "--out", folder.path("first"), "--db", db})
+              .exit_code == 0);
+  const auto written = run({"export", table, "--format", "gloo,toml", "--out", out, "--json"});
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  const auto answer = nlohmann::json::parse(written.out);
+  CHECK(answer.at("files") == nlohmann::json::array({out + "/settings.toml"}));
+  REQUIRE(answer.at("notes").size() == 1);
+  CHECK(
+      answer.at("notes")[0].get<std::string>().starts_with("gloo: the table has no rows of Gloo"));
+  // Nothing at all is an error, with what there is to do; one format says its own.
+  const auto none = run({"export", table, "--format", "openmpi,gloo", "--out", folder.path("no")});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("nothing for any of these formats") != std::string::npos);
+  CHECK(none.err.find("--format toml has its rows") != std::string::npos);
+  for (const char* why : {"\n  openmpi: the table has no rows of Open MPI", "\n  gloo: the table"})
+    CHECK(none.err.find(why) != std::string::npos);
+  CHECK(none.err.find("note:") == std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder.path("no")));
+  const auto one = run({"export", table, "--format", "openmpi", "--out", folder.path("no")});
+  CHECK(one.exit_code == 2);
+  CHECK(one.err.find("the table has no rows of Open MPI") != std::string::npos);
+}

@@ -291,6 +291,21 @@ TEST_CASE("a training work table reads methods and settings, and checks each val
            "write training = ");
 }
 
+TEST_CASE("a local_after that no cell of the work comes to is refused where it stands", "[d-40]") {
+  const std::string head = kGood +
+                           "[protocol]\nwarmup = 2\n[[work]]\ntraining = \"bsp-a2a\"\n"
+                           "model = \"cnn\"\nsynchronisation = [\"bsp\", \"post-local\"]\n"
+                           "local_steps = 3\nsteps = 10\nlocal_after = ";
+  CHECK(mistakes(head + "200\n") ==
+        "demo.toml:19:15: local_after = 200: sums of gradients take 67 rounds of 3 steps, and 12 "
+        "are done in all (protocol.warmup = 2, steps = 10), so that no local step would come; take "
+        "local_after = 33 at most, more steps, or epochs");
+  // Of several the plan leaves out those that never come; a wrong value is told as that alone.
+  CHECK(parsed(head + "33\n").work.size() == 2);
+  CHECK(mistakes(head + "\"many\"\n").find("no local step") == std::string::npos);
+  CHECK(parsed(head + "200\nepochs = [0, 4]\n").work.size() == 2);
+}
+
 TEST_CASE("what no probe sees is declared in [machine], or in a file that it names",
           "[B-20][B-21][B-31]") {
   CHECK(parsed(kGood).machine.deployment.empty());

@@ -492,6 +492,31 @@ TEST_CASE("training that cannot run says why, and leaves collectives alone", "[d
   }
 }
 
+TEST_CASE("of several budgets those that never come to local steps are left out", "[d-40]") {
+  const auto plan = make_plan(parsed(R"(name = "demo"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+training = "bsp-a2a"
+synchronisation = "post-local"
+model = "cnn"
+local_steps = 2
+local_after = 40
+steps = [10, 60]
+[protocol]
+warmup = 2
+)"),
+                              {}, nullptr);
+  REQUIRE(plan.groups.size() == 1);
+  REQUIRE(plan.groups[0].cells.size() == 2);
+  for (const auto& cell : plan.groups[0].cells)
+    CHECK(cell.impossible.starts_with("local_after = 40: ") ==
+          (cell.work.knobs.at("steps") == "10"));
+}
+
 TEST_CASE("another table under the same name makes another training cell", "[d-40]") {
   TableEntry entry;
   entry.key = {"abcd", TaskKey::parse("openmpi/ring/allreduce/2^20/r3n1")};

@@ -276,6 +276,39 @@ TEST_CASE("flags reach the user with advice") {
   CHECK_THAT(advice[1], ContainsSubstring("compression"));
 }
 
+TEST_CASE("advice names options that can change the answer, and no others", "[E-146]") {
+  TuningResult result;
+  result.agent = "ppo";
+  result.spent = true;
+  result.tasks.resize(2);
+  TunedTask& cell = result.tasks[0];
+  cell.arms = cell.outcome.tried = 5;
+  cell.entry.flags = {std::string(kUndecided)};
+  cell.entry.evidence.verdict = "UNCLEAR";
+  const auto told = [&] { return flag_advice(result).at(0); };
+  // All settings were measured: more measurements of them decide nothing that launches do not.
+  CHECK_THAT(told(), ContainsSubstring("the comparison of one is open (a larger "
+                                       "tune.confirm_launches)") &&
+                         !ContainsSubstring("--evaluations") && !ContainsSubstring("--agent"));
+  cell.outcome.tried = 3;
+  CHECK_THAT(told(), ContainsSubstring("one cell has settings that were not measured "
+                                       "(--evaluations N or --agent exhaustive), the comparison"));
+  // The agent saw no more to gain: it ends there again.
+  result.spent = false;
+  cell.entry.evidence.verdict = "SAME";
+  CHECK_THAT(told(), ContainsSubstring("not measured (--agent exhaustive)") &&
+                         !ContainsSubstring("--evaluations") &&
+                         !ContainsSubstring("confirm_launches"));
+  cell.entry.flags = {std::string(kUnexplored)};
+  CHECK_THAT(told(), ContainsSubstring("measured there; others are with --agent exhaustive"));
+  result.agent = "exhaustive";
+  result.spent = true;
+  CHECK_THAT(told(),
+             ContainsSubstring("others are with --evaluations N") && !ContainsSubstring("--agent"));
+  result.spent = false;  // interrupted
+  CHECK_THAT(told(), !ContainsSubstring("--"));
+}
+
 TEST_CASE("ways that missed the target accuracy are told, and what nothing could be held against",
           "[H-12]") {
   TuningResult result;

@@ -83,8 +83,13 @@ TEST_CASE("a search's table fits 100 columns in one part") {
 TEST_CASE("a file that is judged is said to be, not searched") {
   const std::string text = tuning_text(two_sizes(), searched(), TuningKind::judged, 100);
   CHECK_THAT(text, ContainsSubstring("setting: what the file asks for") &&
-                       ContainsSubstring("A file is judged, not changed.") &&
+                       ContainsSubstring("A file is judged, not changed") &&
                        !ContainsSubstring("the default stays"));
+  // What was compared stands in the file still.
+  CHECK_THAT(text, ContainsSubstring("not-confirmed: not surely faster than the default.") &&
+                       !ContainsSubstring("not kept"));
+  CHECK_THAT(tuning_text(two_sizes(), searched(), TuningKind::search, 100),
+             ContainsSubstring("not-confirmed: not surely faster than the default: not kept."));
 }
 
 TEST_CASE("where nothing was compared, the table explains no ratio") {

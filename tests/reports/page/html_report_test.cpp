@@ -331,10 +331,40 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
   CHECK(training["speedups"][0]["note"] == "not measured");
   CHECK(training["speedups"][0]["published_100gb_ib_rdma"].is_number());
   CHECK(training["c2c"].size() == 3);
+  CHECK(training["ways"].empty());  // no accuracy after epochs
   CHECK_THAT(training["survey"].get<std::string>(), ContainsSubstring("RTX 2080 Ti"));
   const std::string markdown = render_report_markdown(reader, "last");
   CHECK_THAT(markdown, ContainsSubstring("## Training\n"));
   CHECK_THAT(markdown, ContainsSubstring("| mg-wfbp"));
+}
+
+TEST_CASE(
+    "the page has what each way to train takes and comes to, and how far neighbours end apart",
+    "[d-98]") {
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details = json::parse(R"({"epochs": 1, "accuracies": [[20, 0.7]], "trained_us": 2000,
+    "target_reached": true, "gossip": {"consensus": [[10, 0.5], [20, 0.0887]]}})");
+  store_training(store,
+                 {{{"bsp-a2a", R"({"batch":"8","epochs":"1","model":"cnn","target":"0.6"})"},
+                   {"d-psgd", R"({"batch":"8","compression":"topk","epochs":"1","model":"cnn",
+                                  "target":"0.6"})"}},
+                  {100, 80}},
+                 figures, 2);
+  const json ways = data_of(render_report_html(Reader(folder.file("page.sqlite")), "last"))
+                        .at("sections")
+                        .at("training")
+                        .at("ways");
+  REQUIRE(ways.size() == 2);
+  for (const json& way : ways) {
+    CHECK(way.at("consensus_distance") == 0.0887);
+    CHECK(way.at("reached") == 2);
+    CHECK(way.at("configuration")
+              .get<std::string>()
+              .starts_with(way.at("method").get<std::string>()));
+  }
 }
 
 TEST_CASE("a run without training has no section for it") {

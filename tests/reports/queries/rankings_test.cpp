@@ -54,6 +54,8 @@ TEST_CASE("a measured order is held against the published one, for each harness"
   CHECK(rows.text(0, "measured") == "nccl 10.0 us, openmpi 20.0 us, mpich 30.0 us");
   CHECK(rows.text(0, "ranking") == "AGREES");
   CHECK(rows.text(0, "surely_other").empty());
+  // Twice Open MPI's time over NCCL's, where 1.44 was published, is further off than MPICH's 1.5.
+  CHECK(rows.text(0, "deviation_of") == "openmpi / nccl");
   // Of the family, the faster one stands for "mpi": it is before Gloo here, not after it.
   CHECK(rows.text(1, "published_in") == "training");
   CHECK(rows.text(1, "ranking") == "DIFFERS");

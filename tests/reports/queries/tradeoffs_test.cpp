@@ -3,6 +3,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "db/decision_log.hpp"
 #include "reports/model/run_facts.hpp"
@@ -233,8 +234,41 @@ TEST_CASE("flags of tuned tasks and of algorithms that did not run are listed", 
   // Of searches by launches and of training cells that learn within one.
   CHECK_THAT(rule.at("not-confirmed"), ContainsSubstring("when both were measured anew"));
   CHECK(rule.contains("passthrough"));
-  CHECK(rule.contains("slower-than-default"));
+  // One launch shows less than a comparison.
+  CHECK_THAT(rule.at("slower-in-trial"), ContainsSubstring("final rows say"));
+  CHECK_FALSE(rule.contains("slower-than-default"));
   CHECK(rule.at("library_fallback") == "asked for tree, ran ring");
+}
+
+TEST_CASE("of a table that is judged nothing is said to be taken back", "[G-17]") {
+  TwoGroups run({1024});
+  run.launch([](std::size_t, std::uint64_t, int) { return 10.0; });
+  DecisionLog log(run.folder.file("a.sqlite"));
+  DecisionInfo row;
+  row.task_key = "task";
+  row.environment = "bare-metal";
+  row.regime = "abcd";
+  row.kind = "final";
+  row.arm = "ring";
+  row.guard = "slower-than-default";
+  row.time_us = 20;
+  row.reference_us = 16;
+  row.state_json = row.asked_json = "{}";
+  row.candidates_json = R"({"tried":0,"flags":[]})";
+  for (const char* agent : {"table", "bandit"})
+    log.add(log.begin({"run-1", "live", agent, "", 0, "{}"}), {row});
+  const Table flags = run.query("flags");
+  std::set<std::string> rules;
+  for (std::size_t i = 0; i < flags.rows.size(); ++i)
+    rules.insert(TableView(flags).text(i, "rule"));
+  CHECK(rules == std::set<std::string>{
+                     "slower than the default beyond noise; not kept",
+                     "slower than the default beyond noise; the table that was judged keeps it"});
+  // What a search took back is not in force; the table's setting is.
+  const Table trace = run.query("trace");
+  REQUIRE(trace.rows.size() == 2);
+  CHECK(TableView(trace).real(0, "improved_percent") == -25.0);
+  CHECK(TableView(trace).real(1, "improved_percent") == 0.0);
 }
 
 TEST_CASE("a run of a job's choices has no cells, and says so in place of a count", "[E-102]") {
@@ -327,6 +361,8 @@ TEST_CASE("the trace of a search shows each step's gain, and none where a guard 
   CHECK(rows.real(0, "improved_percent") == 0.0);
   CHECK(rows.real(1, "improved_percent") == 25.0);
   CHECK(rows.real(2, "best_so_far_us") == 12.0);
+  CHECK(rows.text(2, "guard") == "slower-in-trial");
+  CHECK(rows.text(5, "guard") == "slower-than-default");
   CHECK_THAT(rows.real(3, "improved_percent").value(), Catch::Matchers::WithinAbs(12.5, 1e-9));
   for (const std::size_t step : {0, 1, 3, 4, 5}) CHECK(rows.text(step, "broadcast").empty());
   CHECK(rows.text(2, "broadcast") == "new table");
@@ -334,6 +370,8 @@ TEST_CASE("the trace of a search shows each step's gain, and none where a guard 
   CHECK(rows.real(5, "improved_percent") == 0.0);
   QueryScope scope;
   scope.where = {{"regime", "abcd"}, {"task_key", "b"}, {"guard", "slower-than-default"}};
+  CHECK(named_query(Reader(run.folder.file("a.sqlite")), "decisions", scope).rows.size() == 1);
+  scope.where = {{"task_key", "a"}, {"guard", "slower-in-trial"}};
   CHECK(named_query(Reader(run.folder.file("a.sqlite")), "decisions", scope).rows.size() == 1);
 }
 

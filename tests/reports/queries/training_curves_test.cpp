@@ -326,7 +326,17 @@ TEST_CASE("a trace that is not there is told with those that are") {
   SECTION("no cell of the run has one") {
     store_training(store, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
     CHECK_THROWS_WITH(step_trace(Reader(folder.file("a.sqlite")), "last", "wfbp-a2a"),
-                      ContainsSubstring("keeps no trace of a step: its training was stored"));
+                      ContainsSubstring("2 ranks: its ranks stored none; no cell of the run has"));
+  }
+  SECTION("a server answers each worker by itself") {
+    figures.details["trace"] = json::array();
+    figures.details["staleness"] = json{{"mean", 0.5}, {"dropped", 0}};
+    const std::string ssp = R"({"model":"mlp","batch":"8","synchronisation":"ssp"})";
+    store_training(store, {{{"bsp-ps", ssp}}, {120}}, figures, 1);
+    CHECK_THROWS_WITH(step_trace(Reader(folder.file("a.sqlite")), "last", "bsp-ps"),
+                      ContainsSubstring("bsp-ps, ssp, of mlp on bare-metal") &&
+                          ContainsSubstring("answers each worker by itself there (ssp)") &&
+                          ContainsSubstring("query curves"));
   }
   SECTION("nothing was trained") {
     const auto plan = make_plan("other", {"bare-metal"}, {"allreduce"}, {1024});

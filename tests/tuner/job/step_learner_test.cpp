@@ -106,7 +106,8 @@ TEST_CASE("the library's own choice is never called slower than itself", "[E-83]
   StepLearnerOptions options;
   int own = 0;
   options.on_decision = [&](const DecisionRecord& record) {
-    if (record.arm != "library") return;
+    // A final row's guard says why what was compared did not stay.
+    if (record.arm != "library" || record.kind == "final") return;
     ++own;
     CHECK(record.guard != "slower-than-default");
   };
@@ -137,6 +138,47 @@ TEST_CASE("what makes the step shorter is found, confirmed and frozen", "[e-83][
   CHECK(kinds["final"] == 2);
   CHECK(kinds["reference"] >= 20);
   CHECK(kinds["explore"] > 0);
+}
+
+TEST_CASE("a final choice says what its search shows of the others, as all searches do",
+          "[e-83][e-102]") {
+  std::vector<StepTask> tasks{task_of(8 << 20), task_of(64 << 10)};
+  const std::size_t fast = arm_named(tasks[0], "ring");
+  // Of the small ones the library takes nothing but its own choice.
+  std::fill(tasks[1].usable.begin() + 1, tasks[1].usable.end(), false);
+  Trainer trainer{{30'000, 8'000}, {{{fast, 0.6}}, {}}};
+  StepLearnerOptions options;
+  std::vector<DecisionRecord> finals;
+  options.on_decision = [&](const DecisionRecord& record) {
+    CHECK(record.candidates.contains("flags") == (record.kind == "final"));
+    if (record.kind == "final") finals.push_back(record);
+  };
+  StepLearner learner(tasks, options);
+  run_until_frozen(learner, trainer, 500);
+  REQUIRE(finals.size() == 2);
+  CHECK(finals[0].candidates.at("flags").empty());  // kept
+  CHECK(finals[0].candidates.at("tried") >= 2);
+  CHECK(finals[0].candidates.at("arms") > finals[0].candidates.at("tried"));
+  CHECK(finals[1].candidates.at("flags") == nlohmann::json::array({std::string(kNothingToSet)}));
+  CHECK(finals[1].candidates.at("tried") == 1);
+}
+
+TEST_CASE("what a search leaves open is said to be, whatever its guard") {
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    Trainer trainer{{30'000}, {{}}, 0.08, 1, std::mt19937(seed)};
+    StepLearnerOptions options;
+    options.agent_options.seed = seed;
+    std::vector<DecisionRecord> finals;
+    options.on_decision = [&](const DecisionRecord& record) {
+      if (record.kind == "final") finals.push_back(record);
+    };
+    StepLearner learner({task_of(8 << 20)}, options);
+    run_until_frozen(learner, trainer, 1000);
+    REQUIRE(finals.size() == 1);
+    const bool kept = learner.arms()[0] != 0;
+    CHECK(finals[0].candidates.at("flags").empty() == kept);
+    CHECK((finals[0].guard == "pass") == (kept || !learner.gain(0)));
+  }
 }
 
 TEST_CASE("nothing is kept where no setting is faster") {
