@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -145,10 +146,15 @@ fs::path folder_of(const std::string& path) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
-/// "TO.NUMBER.part"
+/// A name that nobody gives a file of theirs: ".TO.NUMBER.dynamiccl-draft"
+constexpr std::string_view kEnd = ".dynamiccl-draft";
+
+std::string begin_of_draft(const std::string& to) {
+  return "." + fs::path(to).filename().string() + ".";
+}
+
 bool is_draft_of(const std::string& to, const std::string& name) {
-  const std::string begin = fs::path(to).filename().string() + ".";
-  constexpr std::string_view kEnd = ".part";
+  const std::string begin = begin_of_draft(to);
   return name.size() > begin.size() + kEnd.size() && name.starts_with(begin) &&
          name.ends_with(kEnd) &&
          std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin.size()),
@@ -166,11 +172,10 @@ void remove_dead_drafts(const std::string& to) {
     const FileDescriptor file(
         ::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-        status.st_uid != geteuid() || flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+        status.st_uid != geteuid() || status.st_nlink != 1 ||
+        flock(file.get(), LOCK_EX | LOCK_NB) != 0)
       continue;
-    std::error_code ignored;
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
-      fs::remove(at->path().string() + suffix, ignored);
+    ::unlink(at->path().c_str());
   }
 }
 
@@ -198,15 +203,18 @@ DraftDatabase::DraftDatabase(std::string to) : to_(std::move(to)) {
 
 void DraftDatabase::begin_with_name() {
   // By a name of this process: another one may be writing a draft for that place.
-  name_ = fmt::format("{}.{}.part", to_, getpid());
+  const auto name =
+      (folder_of(to_) / fmt::format("{}{}{}", begin_of_draft(to_), getpid(), kEnd)).string();
   for (int attempt = 0; attempt < 3; ++attempt) {
-    ::unlink(name_.c_str());
     file_ = FileDescriptor(
-        ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+        ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat status {};
     if (!file_.valid() || flock(file_.get(), LOCK_EX) != 0) refuse(to_);
     // Until it was locked it looked like a dead one's.
-    if (fstat(file_.get(), &status) == 0 && status.st_nlink > 0) return;
+    if (fstat(file_.get(), &status) == 0 && status.st_nlink > 0) {
+      name_ = name;
+      return;
+    }
   }
   errno = EBUSY;
   refuse(to_);
@@ -236,7 +244,11 @@ void DraftDatabase::put_in_place() {
   if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to_.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
   if (errno == EEXIST) refuse_what_is_there(to_);
   // A file system without links.
-  if (name_.empty() || ::rename(name_.c_str(), to_.c_str()) != 0) refuse(to_);
+  if (name_.empty() ||
+      renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, to_.c_str(), RENAME_NOREPLACE) != 0) {
+    if (errno == EEXIST) refuse_what_is_there(to_);
+    refuse(to_);
+  }
   name_.clear();
 }
 

@@ -146,19 +146,21 @@ steps() { # SECONDS
 }
 
 direct() { # SECONDS
-  local end=$((SECONDS + $1)) seed=$((${FIRST:-1} - 1)) link=${LINKS:-1gbit 10gbit} hook
+  local end=$((SECONDS + $1)) left seed=$((${FIRST:-1} - 1)) link=${LINKS:-1gbit 10gbit} hook
   link=${link%% *}
   pin_to "${CORES:-}" "cross-docker-$link"
-  containers_up || return
-  shape "$link" || return
+  containers_up || { failed=1; return 1; }
+  shape "$link" || { say "the links cannot be shaped: tc or its token bucket is not to be had"; failed=1; return 1; }
   while [ $SECONDS -lt $end ] && [ $seed -lt "${SEEDS:-5}" ]; do
     seed=$((seed + 1))
     for hook in ${DIRECT_HOOKS:-powersgd}; do
       boxed_job --hook "$hook" --seed $seed --images "$images/train" | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" ||
         { failed=1; say "direct $hook: failed"; }
     done
+    left=$((end - SECONDS + 30))
+    [ $left -gt 0 ] || break
     [ "${DIRECT_OURS:-}" = - ] ||
-      ours gpu_training_hooks direct $((end - SECONDS + 30)) --set "seed=$seed" --set "axes.environment=\"cross-docker-$link\"" \
+      ours gpu_training_hooks direct $left --set "seed=$seed" --set "axes.environment=\"cross-docker-$link\"" \
         "${pins[@]}" --set 'knobs.nccl.env={}' --only "compression in ${DIRECT_OURS:-[powersgd]}" || break
   done
   cells direct

@@ -87,7 +87,8 @@ int rank_of_process(int pid, std::string_view host, const std::vector<RecordFile
       if (const auto* facts = std::get_if<FactsRecord>(&record))
         its_host = fact_text(facts->facts, "system", "hostname");
     }
-    hosts.insert(its_host);
+    // One that was ended early has not said where it is.
+    if (!its_host.empty()) hosts.insert(its_host);
     if (is_it) found.emplace_back(static_cast<int>(rank), its_host);
   }
   if (hosts.size() > 1) std::erase_if(found, [&](const auto& one) { return one.second != host; });

@@ -104,7 +104,7 @@ TEST_CASE("nothing that tells a machine or a person is left in a database for sh
   CHECK(text_of_file(path) + text_of_file(path + "-wal") == before);
   CHECK_THROWS_WITH(write_anonymous(path, shared, {}), ContainsSubstring("is there already"));
   for (const auto& entry : std::filesystem::directory_iterator(folder.file("")))
-    CHECK(entry.path().extension() != ".part");
+    CHECK(entry.path().extension() != ".dynamiccl-draft");
 }
 
 TEST_CASE("of copies for sharing that are written to one file at once, one is there", "[safety]") {
@@ -168,18 +168,26 @@ TEST_CASE("a copy for sharing that is killed while it is written leaves nothing"
   REQUIRE(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGXFSZ);
   // What another process writes stays, what nobody does goes with the next one.
-  const auto others = shared + ".4194306.part";
-  const auto dead = shared + ".4194307.part";
-  for (const auto& part : {others, dead, shared + ".part"}) std::ofstream(part) << "half";
+  const auto draft = [&](const char* number) {
+    return folder.file(std::string(".shared.sqlite.") + number + ".dynamiccl-draft");
+  };
+  const auto others = draft("4194306");
+  const auto dead = draft("4194307");
+  // Neither of them is a draft of ours.
+  const auto users = shared + ".4194307.part";
+  const auto linked = draft("4194308");
+  for (const auto& part : {others, dead, users}) std::ofstream(part) << "half";
+  std::filesystem::create_hard_link(users, linked);
   const FileDescriptor lock(open(others.c_str(), O_RDWR | O_CLOEXEC));
   REQUIRE(flock(lock.get(), LOCK_EX) == 0);
   const auto left = [&] {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder.file("")))
-      if (const auto name = entry.path().string(); name.starts_with(shared)) names.insert(name);
+      if (const auto name = entry.path().string(); name.find("shared.sqlite") != std::string::npos)
+        names.insert(name);
     return names;
   };
-  std::set<std::string> expected{others, dead, shared + ".part"};
+  std::set<std::string> expected{others, dead, users, linked};
   // On a file system without files that have no name the draft had one, and goes like the dead one.
   const FileDescriptor nameless(open(folder.file("").c_str(), O_TMPFILE | O_RDWR, 0600));
   if (nameless.valid()) CHECK(left() == expected);

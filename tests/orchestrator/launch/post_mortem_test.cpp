@@ -67,6 +67,9 @@ TEST_CASE("the rank that a launcher says has ended is known by its number") {
   // Who it is of several that call themselves so, by the host; nobody where that does not say.
   CHECK(ranks_behind(launcher_outcome(9, "", kMpich), ranks_called({{12, "a"}, {12, "b"}})) ==
         std::vector{1});
+  // One that was ended before it said where it is.
+  CHECK(ranks_behind(launcher_outcome(9, "", kMpich), ranks_called({{11, "b"}, {12, ""}})) ==
+        std::vector{1});
   for (const auto& files :
        {ranks_called({{12, "b"}, {12, "b"}}), ranks_called({{12, "a"}, {12, "c"}}),
         ranks_called({{12, "a"}, {14, "b"}}), ranks_called({{1, "b"}})})
