@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <csignal>
 #include <set>
 #include <string_view>
 #include <variant>
@@ -96,7 +97,8 @@ int rank_of_process(int pid, std::string_view host, const std::vector<RecordFile
 }
 
 /// The rank that a launcher's last words are of; -1: it names none.
-int rank_named_in(const std::string& text, const std::vector<RecordFile>& files) {
+/// @param killed by signal 9
+int rank_named_in(const std::string& text, bool killed, const std::vector<RecordFile>& files) {
   // Open MPI: "noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed)."
   if (const int rank = whole_number(last_between(text, "noticed that process rank ", " with PID"));
       rank >= 0)
@@ -104,7 +106,9 @@ int rank_named_in(const std::string& text, const std::vector<RecordFile>& files)
   // "Process name: [[21234,1],1]" of one that a wrapper gives an exit code to.
   if (const auto name = last_between(text, "Process name: [", "]\n"); !name.empty())
     return whole_number(name.substr(name.rfind(',') + 1));
-  // MPICH: "PID 20874 RUNNING AT a".
+  // MPICH: "PID 20874 RUNNING AT a". It kills the others by signal 9 when one has ended, and may
+  // name one of those.
+  if (killed) return -1;
   const auto head = text.substr(0, text.rfind(" RUNNING AT "));
   const auto process = head.rfind("PID ");
   if (head.size() == text.size() || process == std::string::npos) return -1;
@@ -147,8 +151,9 @@ std::vector<int> ranks_behind(const ProcessOutcome& outcome,
     }
     return ranks;
   }
+  const bool killed = signal_behind_launcher(outcome) == SIGKILL;
   for (const auto* text : {&failure->stderr_tail, &failure->stdout_tail}) {
-    const int rank = rank_named_in(*text, records);
+    const int rank = rank_named_in(*text, killed, records);
     if (rank >= 0 && rank < static_cast<int>(records.size())) return {rank};
   }
   return {};

@@ -26,8 +26,8 @@ OutOfMemoryCounts out_of_memory_counts();
 int signal_behind_launcher(const ProcessOutcome& outcome);
 
 /// The ranks whose end first_failure() tells of: commands that are ranks themselves, or the one
-/// that its launcher names. Open MPI's does so by number, MPICH's by process and host. Empty:
-/// nobody says.
+/// that its launcher names. Open MPI's does so by number, MPICH's by process and host, but not
+/// surely of one that was killed (9). Empty: nobody says.
 std::vector<int> ranks_behind(const ProcessOutcome& outcome,
                               const std::vector<RecordFile>& records);
 

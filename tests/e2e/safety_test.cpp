@@ -137,7 +137,8 @@ TEST_CASE("a closed pipe does not end a run as a success", "[safety]") {
             .exit_code == 1);
 }
 
-TEST_CASE("a rank that a signal ended is stored as such, by its number", "[safety]") {
+TEST_CASE("a rank that a signal ended is stored as such, by its number where the launcher knows it",
+          "[safety]") {
   const Program program;
   const std::string backend = GENERATE("openmpi", "mpich", "gloo");
   if (backend == "mpich" && find_program("mpirun.mpich").empty()) SKIP("no mpirun.mpich in PATH");
@@ -161,7 +162,9 @@ TEST_CASE("a rank that a signal ended is stored as such, by its number", "[safet
   if (reason.find("every rank had ended and the launcher had not") != std::string::npos)
     SKIP("Open MPI's launcher stood still, and knows of no signal: " << reason);
   CHECK(launch[0]["signal"] == 9);
-  CHECK_THAT(reason, ContainsSubstring("rank " + rank + " was ended by signal 9"));
+  // MPICH's launcher kills the others then, and may name one of them.
+  CHECK_THAT(reason, ContainsSubstring((backend == "mpich" ? "a process" : "rank " + rank) +
+                                       " was ended by signal 9"));
 }
 
 TEST_CASE("what ranks of a killed launcher leave in shared memory goes with the run", "[safety]") {

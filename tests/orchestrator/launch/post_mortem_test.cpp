@@ -49,7 +49,8 @@ std::vector<RecordFile> ranks_called(const std::vector<std::pair<int, std::strin
 
 constexpr const char* kMpich =
     "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 12 RUNNING AT b\n"
-    "=   EXIT CODE: 9\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n";
+    "=   EXIT CODE: 11\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault "
+    "(signal 11)\n";
 
 }  // namespace
 
@@ -62,18 +63,23 @@ TEST_CASE("the rank that a launcher says has ended is known by its number") {
   // Of a wrapper, which ends by itself.
   CHECK(ranks_behind(launcher_outcome(137, "  Process name: [[20171,1],1]\n  Exit code:    137\n"),
                      two) == std::vector{1});
-  CHECK(ranks_behind(launcher_outcome(9, "", kMpich), two) == std::vector{1});
-  CHECK(signal_behind_launcher(launcher_outcome(9, "", kMpich)) == 9);
+  CHECK(ranks_behind(launcher_outcome(11, "", kMpich), two) == std::vector{1});
+  CHECK(signal_behind_launcher(launcher_outcome(11, "", kMpich)) == 11);
+  // It kills the others by 9, and may name one of them.
+  const auto killed = launcher_outcome(
+      9, "", "=   PID 12 RUNNING AT a\nTERMINATED WITH THE EXIT STRING: Killed (signal 9)\n");
+  CHECK(signal_behind_launcher(killed) == 9);
+  CHECK(ranks_behind(killed, two).empty());
   // Who it is of several that call themselves so, by the host; nobody where that does not say.
-  CHECK(ranks_behind(launcher_outcome(9, "", kMpich), ranks_called({{12, "a"}, {12, "b"}})) ==
+  CHECK(ranks_behind(launcher_outcome(11, "", kMpich), ranks_called({{12, "a"}, {12, "b"}})) ==
         std::vector{1});
   // One that was ended before it said where it is.
-  CHECK(ranks_behind(launcher_outcome(9, "", kMpich), ranks_called({{11, "b"}, {12, ""}})) ==
+  CHECK(ranks_behind(launcher_outcome(11, "", kMpich), ranks_called({{11, "b"}, {12, ""}})) ==
         std::vector{1});
   for (const auto& files :
        {ranks_called({{12, "b"}, {12, "b"}}), ranks_called({{12, "a"}, {12, "c"}}),
         ranks_called({{12, "a"}, {14, "b"}}), ranks_called({{1, "b"}})})
-    CHECK(ranks_behind(launcher_outcome(9, "", kMpich), files).empty());
+    CHECK(ranks_behind(launcher_outcome(11, "", kMpich), files).empty());
   for (const char* text : {"", "12", "PID 12", " RUNNING AT b\n", "Process name: [[x,1],9]\n",
                            "noticed that process rank 7 with PID 0"})
     CHECK(ranks_behind(launcher_outcome(137, text), two).empty());
