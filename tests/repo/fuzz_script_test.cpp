@@ -137,13 +137,20 @@ TEST_CASE("counts and corpora of fuzz targets go on from an earlier archive", "[
   const auto before = pack.counts("out");
   for (const char* name : {"one", "two"}) {
     CHECK(before[name]["slices"].get<int>() >= 1);
-    CHECK(before[name]["executions"] == 1000 * before[name]["slices"].get<int>());
+    CHECK(before[name]["executions"].get<int>() >= 1000);
+    // One that the end of the call has cut off says nothing of what it did.
+    CHECK(before[name]["executions"].get<int>() <= 1000 * before[name]["slices"].get<int>());
     CHECK(before[name]["edges"] == 7);
     CHECK(before[name]["features"] == 9);
   }
   // A merge left the half that it does not need; what the pack came with is among the rest.
-  CHECK(before["two"]["corpus"] == before["two"]["slices"]);
-  CHECK(before["one"]["corpus"] == before["one"]["slices"].get<int>() + 1);
+  const auto corpus_fits = [](const nlohmann::json& counts, int besides) {
+    const int corpus = counts["corpus"].get<int>() - besides;
+    CHECK(1000 * corpus >= counts["executions"].get<int>());
+    CHECK(corpus <= counts["slices"].get<int>());
+  };
+  corpus_fits(before["two"], 0);
+  corpus_fits(before["one"], 1);
   CHECK_THAT(first.out, ContainsSubstring("\"finds\": 0"));
 
   const auto second = pack.once("later", pack.next_goal("out"), "--from state.tar");
@@ -152,10 +159,11 @@ TEST_CASE("counts and corpora of fuzz targets go on from an earlier archive", "[
   const auto after = pack.counts("later");
   for (const char* name : {"one", "two"}) {
     CHECK(after[name]["slices"].get<int>() > before[name]["slices"].get<int>());
-    CHECK(after[name]["executions"] == 1000 * after[name]["slices"].get<int>());
+    CHECK(after[name]["executions"].get<int>() > before[name]["executions"].get<int>());
+    CHECK(after[name]["executions"].get<int>() <= 1000 * after[name]["slices"].get<int>());
     CHECK(after[name]["cpu_s"].get<double>() > before[name]["cpu_s"].get<double>());
   }
-  CHECK(after["two"]["corpus"] == after["two"]["slices"]);
+  corpus_fits(after["two"], 0);
   CHECK_THAT(pack.packed("later/corpus.tar.xz"), ContainsSubstring("one/new-kept"));
 
   // So do those of a folder; another target's are left as they were.
