@@ -24,6 +24,21 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
+/// Another user, who has nothing here.
+constexpr uid_t kStranger = 65533;
+
+/// A folder in which everybody may make something, as /tmp.
+std::string everybodys_folder(const Folder& folder) {
+  const auto path = folder.path("everybodys");
+  std::filesystem::create_directories(path);
+  REQUIRE(chmod(path.c_str(), 01777) == 0);
+  return path;
+}
+
+void give_to_stranger(const std::string& path) {
+  REQUIRE(lchown(path.c_str(), kStranger, kStranger) == 0);
+}
+
 /// Called with what this process is about to make.
 std::function<void(const char*)>& before_mkdir() {
   static std::function<void(const char*)> hook;
@@ -82,13 +97,11 @@ TEST_CASE("clean takes no folder for a launch's that has no id for its name", "[
 TEST_CASE("a run keeps nothing in a folder that another user made where everybody may",
           "[safety]") {
   if (geteuid() != 0) SKIP("needs root to give a folder to another user");
-  constexpr uid_t kStranger = 65533;
   const Folder folder;
-  const auto everybodys = folder.path("everybodys");
+  const auto everybodys = everybodys_folder(folder);
   std::filesystem::create_directories(everybodys + "/runs");
   std::filesystem::create_directories(everybodys + "/mine");
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
-  REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
+  give_to_stranger(everybodys + "/runs");
   const auto refusal = ContainsSubstring("another user (number 65533) made it");
   CHECK_THROWS_WITH(launch_site(folder.path("x.sqlite"), everybodys + "/runs/deep"), refusal);
   CHECK_NOTHROW(launch_site(everybodys + "/mine/x.sqlite", ""));
@@ -96,7 +109,7 @@ TEST_CASE("a run keeps nothing in a folder that another user made where everybod
   const auto table = folder.file("t.txt", kSmallOsuTable);
   const auto taken = everybodys + "/taken.sqlite";
   std::ofstream(taken).flush();
-  REQUIRE(chown(taken.c_str(), kStranger, kStranger) == 0);
+  give_to_stranger(taken);
   const auto stored = run({"import", table, "--ranks", "2", "--db", taken});
   CHECK(stored.exit_code == 2);
   CHECK_THAT(stored.err, refusal);
@@ -108,12 +121,10 @@ TEST_CASE("a run keeps nothing in a folder that another user made where everybod
 TEST_CASE("launches go beside another user's folder of launches, and clean finds them there",
           "[safety]") {
   if (geteuid() != 0) SKIP("needs root to give a folder to another user");
-  constexpr uid_t kStranger = 65533;
   const Folder folder;
-  const auto everybodys = folder.path("everybodys");
+  const auto everybodys = everybodys_folder(folder);
   std::filesystem::create_directories(everybodys + "/runs");
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
-  REQUIRE(chown((everybodys + "/runs").c_str(), kStranger, kStranger) == 0);
+  give_to_stranger(everybodys + "/runs");
   const auto db = everybodys + "/x.sqlite";
   const auto own = everybodys + "/runs-0";
   REQUIRE(
@@ -137,8 +148,7 @@ TEST_CASE("launches go beside another user's folder of launches, and clean finds
   CHECK(strangers == everybodys + "/runs-65533");
   CHECK(runs_folder(db) == everybodys + "/runs");
   // Both names are taken: who, where, and what to do.
-  for (const auto& runs : {own, everybodys + "/runs"})
-    REQUIRE(chown(runs.c_str(), kStranger, kStranger) == 0);
+  for (const auto& runs : {own, everybodys + "/runs"}) give_to_stranger(runs);
   CHECK_THROWS_WITH(launch_site(db, ""),
                     ContainsSubstring(own + ": another user (number 65533) made it") &&
                         ContainsSubstring("choose another place with --db or --out"));
@@ -147,11 +157,8 @@ TEST_CASE("launches go beside another user's folder of launches, and clean finds
 TEST_CASE("a run keeps nothing in a folder that another user makes just before it does",
           "[safety]") {
   if (geteuid() != 0) SKIP("needs root to give a folder to another user");
-  constexpr uid_t kStranger = 65533;
   const Folder folder;
-  const auto everybodys = folder.path("everybodys");
-  std::filesystem::create_directories(everybodys);
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  const auto everybodys = everybodys_folder(folder);
   bool made = false;
   before_mkdir() = [&](const char* path) {
     if (made || everybodys + "/runs" != path) return;
@@ -185,18 +192,15 @@ TEST_CASE("what is written beside a file goes through no link that lies there", 
 TEST_CASE("what is written goes by no name that another user made where everybody may",
           "[safety]") {
   if (geteuid() != 0) SKIP("needs root to give a link to another user");
-  constexpr uid_t kStranger = 65533;
   const Folder folder;
   const auto db = database_with(folder, kSmallOsuTable);
   const auto victim = folder.file("victim", "mine\n");
   std::filesystem::create_directories(folder.path("own"));
   const auto experiment = folder.file("e.toml", testing::kOneCell);
-  const auto everybodys = folder.path("everybodys");
-  std::filesystem::create_directories(everybodys);
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
+  const auto everybodys = everybodys_folder(folder);
   const auto link = [&](const std::string& name, const std::string& target) {
     std::filesystem::create_symlink(target, everybodys + name);
-    REQUIRE(lchown((everybodys + name).c_str(), kStranger, kStranger) == 0);
+    give_to_stranger(everybodys + name);
   };
   link("/file", victim);
   link("/folder", folder.path("own"));
@@ -232,12 +236,10 @@ TEST_CASE("what is written goes by no name that another user made where everybod
 
 TEST_CASE("what jobs load is written into no folder that another user made", "[safety]") {
   if (geteuid() != 0) SKIP("needs root to give a folder to another user");
-  constexpr uid_t kStranger = 65533;
   const Folder folder;
-  const auto everybodys = folder.path("everybodys");
+  const auto everybodys = everybodys_folder(folder);
   std::filesystem::create_directories(everybodys + "/taken");
-  REQUIRE(chmod(everybodys.c_str(), 01777) == 0);
-  REQUIRE(chown((everybodys + "/taken").c_str(), kStranger, kStranger) == 0);
+  give_to_stranger(everybodys + "/taken");
   REQUIRE(chmod((everybodys + "/taken").c_str(), 0777) == 0);
   const auto refusal = ContainsSubstring("another user (number 65533) made it");
   const auto db = folder.path("x.sqlite");
