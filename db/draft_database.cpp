@@ -150,7 +150,8 @@ fs::path folder_of(const std::string& path) {
 constexpr std::string_view kEnd = ".dynamiccl-draft";
 
 std::string begin_of_draft(const std::string& to) {
-  return "." + fs::path(to).filename().string() + ".";
+  constexpr std::size_t kMost = 200;  // a name has 255 bytes at most
+  return "." + fs::path(to).filename().string().substr(0, kMost) + ".";
 }
 
 bool is_draft_of(const std::string& to, const std::string& name) {
@@ -198,7 +199,11 @@ DraftDatabase::DraftDatabase(std::string to) : to_(std::move(to)) {
   if (access(kFolder, X_OK) == 0)
     file_ = FileDescriptor(::open(folder_of(to_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file_.valid()) begin_with_name();
-  if (fchmod(file_.get(), 0600) != 0) refuse(to_);
+  if (fchmod(file_.get(), 0600) == 0) return;
+  const int why = errno;
+  if (!name_.empty()) ::unlink(name_.c_str());
+  errno = why;
+  refuse(to_);
 }
 
 void DraftDatabase::begin_with_name() {
@@ -209,7 +214,13 @@ void DraftDatabase::begin_with_name() {
     file_ = FileDescriptor(
         ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat status {};
-    if (!file_.valid() || flock(file_.get(), LOCK_EX) != 0) refuse(to_);
+    if (!file_.valid()) refuse(to_);
+    if (flock(file_.get(), LOCK_EX) != 0) {
+      const int why = errno;
+      ::unlink(name.c_str());
+      errno = why;
+      refuse(to_);
+    }
     // Until it was locked it looked like a dead one's.
     if (fstat(file_.get(), &status) == 0 && status.st_nlink > 0) {
       name_ = name;
@@ -240,16 +251,20 @@ void DraftDatabase::forget_log() const {
 
 void DraftDatabase::put_in_place() {
   if (fsync(file_.get()) != 0) refuse(to_);
-  const std::string from = name_.empty() ? by_number(file_.get()) : name_;
-  if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to_.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
-  if (errno == EEXIST) refuse_what_is_there(to_);
-  // A file system without links.
-  if (name_.empty() ||
-      renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, to_.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno == EEXIST) refuse_what_is_there(to_);
-    refuse(to_);
+  if (name_.empty()) {
+    if (linkat(AT_FDCWD, by_number(file_.get()).c_str(), AT_FDCWD, to_.c_str(),
+               AT_SYMLINK_FOLLOW) == 0)
+      return;
+  } else {
+    // In one step where there is one: who is killed between two leaves both names.
+    if (renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, to_.c_str(), RENAME_NOREPLACE) == 0) {
+      name_.clear();
+      return;
+    }
+    if (errno == EINVAL && ::link(name_.c_str(), to_.c_str()) == 0) return;
   }
-  name_.clear();
+  if (errno == EEXIST) refuse_what_is_there(to_);
+  refuse(to_);
 }
 
 }  // namespace dynamiccl

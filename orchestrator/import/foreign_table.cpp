@@ -89,10 +89,15 @@ std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std:
   return starts;
 }
 
+std::string without_blanks(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+  return text;
+}
+
 void require_distinct(const std::vector<std::string>& columns, const std::string& where) {
   std::set<std::string> seen;
   for (const auto& column : columns)
-    if (!seen.insert(lower_case(column)).second)
+    if (!seen.insert(without_blanks(lower_case(column))).second)
       throw Error(ErrorKind::data,
                   fmt::format("{}: the heading names the column \"{}\" twice, so its figures "
                               "cannot be told apart; correct the heading",

@@ -107,7 +107,11 @@ std::optional<double> number_of(const std::string& word);
 std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std::string& path,
                                     std::string_view expected);
 
-/// A heading that names a column twice, in whatever case: whose figure is whose cannot be told.
+/// Also of those within.
+std::string without_blanks(std::string text);
+
+/// A heading that names a column twice, in whatever case and with whatever blanks: whose figure is
+/// whose cannot be told.
 /// @param where "x.txt:18", for the message
 /// @throws Error(data) with the column's name
 void require_distinct(const std::vector<std::string>& columns, const std::string& where);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <map>
 #include <utility>
@@ -80,14 +81,20 @@ class ImbReader {
  private:
   void read_line(const std::string& line) {
     if (line.empty()) return;
-    if (line.starts_with("#bytes ") || line.starts_with("#repetitions ")) return read_heading(line);
-    if (line.starts_with('#')) return read_comment(std::string(trim(line.substr(1))));
-    if (columns_.empty()) return;
     const auto words = words_of(line);
-    const bool numbers = std::all_of(words.begin(), words.end(), [](const std::string& word) {
-      return number_of(word).has_value();
-    });
-    if (numbers || (words.size() == columns_.size() && number_of(words[0]))) read_row(words);
+    if (words[0] == "#bytes" || words[0] == "#repetitions") return read_heading(words);
+    if (line.starts_with('#')) return read_comment(std::string(trim(line.substr(1))));
+    const auto numbers = static_cast<std::size_t>(
+        std::count_if(words.begin(), words.end(),
+                      [](const std::string& word) { return number_of(word).has_value(); }));
+    // A damaged row is still mostly numbers, "64 total processes killed" is not.
+    const bool is_row =
+        std::isdigit(static_cast<unsigned char>(line[0])) != 0 || number_of(words[0]).has_value();
+    if (!is_row || 2 * numbers <= words.size()) return;
+    if (!columns_.empty()) return read_row(words);
+    if (comment_line_ == 0 || numbers < 2) return;
+    left_out_.push_back(fmt::format("rows below the comment in line {}", comment_line_));
+    comment_line_ = 0;
   }
 
   void read_comment(const std::string& text) {
@@ -119,6 +126,7 @@ class ImbReader {
 
   void begin(const std::vector<std::string>& words) {
     columns_.clear();
+    comment_line_ = 0;
     ended_ = false;
     const std::string title = words.empty() ? "" : words.front();
     test_ = imb_test_named(title);
@@ -139,6 +147,7 @@ class ImbReader {
       // A comment below rows begins something that is not known.
       test_ = nullptr;
       columns_.clear();
+      comment_line_ = line_;
       return;
     }
     if (text.starts_with("#processes")) {
@@ -149,8 +158,9 @@ class ImbReader {
     } else if (text.starts_with('(') && text.find("groups of") != std::string::npos) {
       // "( 2 groups of 2 processes each running simultaneous )"
       const auto words = words_of(text);
-      if (words.size() > 4 && number_of(words[4])) {
-        start.ranks = static_cast<int>(*number_of(words[4]));
+      if (words.size() > 4) {
+        start.ranks = static_cast<int>(
+            count_of(words[4], here(), "number of processes of a group", 1'000'000'000));
         start.settings["groups"] = words[1];
       }
     } else if (text.find("additional process") == std::string::npos) {
@@ -158,15 +168,22 @@ class ImbReader {
     }
   }
 
-  void read_heading(const std::string& line) {
+  void read_heading(const std::vector<std::string>& words) {
     if (test_ == nullptr) return;
-    columns_ = words_of(line);
+    if (!columns_.empty())
+      throw Error(ErrorKind::data, here() + ": a second heading in one benchmark");
+    columns_ = words;
     if (columns_.front() != "#bytes") {
       left_out_.push_back(fmt::format("{}, which sends nothing (line {})", test_->title, line_));
       columns_.clear();
       test_ = nullptr;
+      return;
     }
     require_distinct(columns_, here());
+    if (columns_.size() < 3 || columns_[1] != "#repetitions")
+      throw Error(ErrorKind::data,
+                  fmt::format("{}: a heading is \"#bytes #repetitions t...\"; found \"{}\"", here(),
+                              join(words, " ")));
   }
 
   [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
@@ -250,6 +267,7 @@ class ImbReader {
   bool ended_ = false;
   std::vector<std::string> left_out_;
   std::vector<std::string> columns_;
+  std::size_t comment_line_ = 0;  ///< of the one that ended a benchmark; 0: none since it began
   std::vector<ForeignStart> starts_;
 };
 

@@ -138,11 +138,21 @@ class OsuReader {
       const auto words = words_of(line);
       if (is_row(words)) return read_row(words);
     }
+    if (comment_line_ != 0) note_rows_below_comment(line);
     read_other(line);
+  }
+
+  /// Rows of nobody: what comes below a comment is not known, but told.
+  void note_rows_below_comment(const std::string& line) {
+    const auto words = words_of(line);
+    if (words.size() < 2 || !std::all_of(words.begin(), words.end(), is_value_like)) return;
+    left_out_.push_back(fmt::format("rows below the comment in line {}", comment_line_));
+    comment_line_ = 0;
   }
 
   void begin(const Title& title) {
     columns_.clear();
+    comment_line_ = 0;
     test_ = test_of(title.test);
     if (title.library.empty()) test_ = nullptr;
     if (test_ == nullptr) {
@@ -223,10 +233,7 @@ class OsuReader {
       if (after_rows && !columns_.empty()) return end_test(text);
       if (!columns_.empty()) refuse_separate();
       columns_ = columns_of(line);
-      auto names = columns_;
-      // Whatever stands behind it: "Size (B)".
-      names.front() = "size";
-      require_distinct(names, here());
+      check_columns();
     } else if (after_rows) {
       end_test(text);
     } else {
@@ -234,11 +241,26 @@ class OsuReader {
     }
   }
 
+  void check_columns() const {
+    const auto name = without_blanks(lower_case(columns_.front()));
+    if (name != "size" && name != "size(b)" && name != "size(bytes)")
+      throw Error(ErrorKind::data,
+                  fmt::format("{}: sizes are in bytes, under \"Size\"; found the heading \"{}\"",
+                              here(), columns_.front()));
+    auto names = columns_;
+    names.front() = "size";
+    require_distinct(names, here());
+    if (std::count_if(names.begin(), names.end(), is_verdict_column) > 1)
+      throw Error(ErrorKind::data, fmt::format("{}: the heading \"{}\" has two columns of verdicts",
+                                               here(), join(columns_, " | ")));
+  }
+
   /// Below rows, a comment that is no datatype begins something that is not known: no row of it is
   /// one of the test before.
   void end_test(const std::string& text) {
     test_ = nullptr;
     columns_.clear();
+    comment_line_ = line_;
     read_other(text);
     if (heading_place("# " + text) != std::string::npos)
       left_out_.push_back(fmt::format("a table without title (line {})", line_));
@@ -285,20 +307,20 @@ class OsuReader {
   [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
 
   /// The least and the largest over the ranks stand beside the average with -f. A program of two
-  /// ranks prints one time, which is no least and no largest.
+  /// ranks prints one time, which is no least and no largest. Other times, as those of non-blocking
+  /// tests, percentiles, or in another unit, are none of them.
   [[nodiscard]] bool is_time(const std::string& title) const {
-    if (title.find("Latency") == std::string::npos) return false;
-    const bool least = title.starts_with("Min ");
-    const bool largest = title.starts_with("Max ");
+    auto name = without_blanks(lower_case(title));
+    if (name.ends_with("(us)")) name.erase(name.size() - 4);
     switch (options_.aggregation) {
       case RankAggregation::min:
-        return least;
+        return name == "minlatency";
       case RankAggregation::max:
-        return largest;
+        return name == "maxlatency";
       case RankAggregation::mean:
         break;
     }
-    return !least && !largest;
+    return name == "latency" || name == "avglatency";
   }
 
   /// Time of a message in microseconds from the column of --rank-aggregation, or by a bandwidth.
@@ -396,6 +418,10 @@ class OsuReader {
       row.wrong = *passed ? 0 : 1;
       if (!*passed) row.wrong_reason = "OSU's own validation says Fail";
     }
+    if (words.size() != columns_.size())
+      throw Error(ErrorKind::data,
+                  fmt::format("{}: a row of {} values under a heading of {}: {}", here(),
+                              words.size(), columns_.size(), join(words, " ")));
     if (!datatype_known_) start.source["assumed_datatype"] = datatype_;
     start.rows.push_back(std::move(row));
   }
@@ -434,6 +460,7 @@ class OsuReader {
   std::string datatype_;
   bool datatype_known_ = false;
   std::vector<std::string> columns_;
+  std::size_t comment_line_ = 0;  ///< of the one that ended a test; 0: none since the last title
   std::vector<ForeignStart> starts_;
 };
 

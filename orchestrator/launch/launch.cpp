@@ -79,8 +79,7 @@ std::string who_ended(const std::vector<int>& ranks, const char* one, const char
 }
 
 /// One line for people: how the processes ended, "" when well.
-std::string describe_end(const ProcessOutcome& outcome, Micros timeout,
-                         const std::vector<RecordFile>& records) {
+std::string describe_end(const ProcessOutcome& outcome, Micros timeout, std::size_t count) {
   if (outcome.interrupted_by != 0)
     return fmt::format("interrupted by {}", outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)"
                                             : outcome.interrupted_by == SIGHUP
@@ -100,7 +99,7 @@ std::string describe_end(const ProcessOutcome& outcome, Micros timeout,
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return "";
   if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;
-  const auto ranks = ranks_behind(outcome, records);
+  const auto ranks = ranks_behind(outcome, count);
   if (const int signal = signal_behind_launcher(outcome); signal != 0)
     return fmt::format("{} ended by signal {} ({})", who_ended(ranks, " was", " were"), signal,
                        strsignal(signal));
@@ -473,7 +472,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   const auto noise = noise_between(launch.noise_before, probe_noise());
   finished.end.noise_json = noise.dump();
   finished.records = read_launch_records(launch.config, problems);
-  end.how = describe_end(outcome, options.timeout, finished.records);
+  end.how = describe_end(outcome, options.timeout, finished.records.size());
   finished.end.noise_flags_json =
       nlohmann::json(noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
                                  protocol.noise, site.cores))

@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <csignal>
 #include <set>
 #include <string_view>
-#include <variant>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/standing.hpp"
-#include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -75,30 +72,9 @@ std::string_view last_between(std::string_view text, std::string_view before,
   return end == std::string_view::npos ? "" : rest.substr(0, end);
 }
 
-/// The one rank that calls itself by this number, on that host where they have several; -1: none,
-/// or not one alone.
-int rank_of_process(int pid, std::string_view host, const std::vector<RecordFile>& files) {
-  std::vector<std::pair<int, std::string>> found;
-  std::set<std::string> hosts;
-  for (std::size_t rank = 0; rank < files.size(); ++rank) {
-    bool is_it = false;
-    std::string its_host;
-    for (const auto& record : files[rank].records) {
-      if (const auto* hello = std::get_if<HelloRecord>(&record)) is_it = hello->pid == pid;
-      if (const auto* facts = std::get_if<FactsRecord>(&record))
-        its_host = fact_text(facts->facts, "system", "hostname");
-    }
-    // One that was ended early has not said where it is.
-    if (!its_host.empty()) hosts.insert(its_host);
-    if (is_it) found.emplace_back(static_cast<int>(rank), its_host);
-  }
-  if (hosts.size() > 1) std::erase_if(found, [&](const auto& one) { return one.second != host; });
-  return found.size() == 1 ? found.front().first : -1;
-}
-
-/// The rank that a launcher's last words are of; -1: it names none.
-/// @param killed by signal 9
-int rank_named_in(const std::string& text, bool killed, const std::vector<RecordFile>& files) {
+/// The rank that Open MPI's last words are of; -1: they name none. MPICH's "PID 20874 RUNNING AT a"
+/// may as well be one that its launcher ended when another was gone, whatever the signal.
+int rank_named_in(const std::string& text) {
   // Open MPI: "noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed)."
   if (const int rank = whole_number(last_between(text, "noticed that process rank ", " with PID"));
       rank >= 0)
@@ -106,14 +82,7 @@ int rank_named_in(const std::string& text, bool killed, const std::vector<Record
   // "Process name: [[21234,1],1]" of one that a wrapper gives an exit code to.
   if (const auto name = last_between(text, "Process name: [", "]\n"); !name.empty())
     return whole_number(name.substr(name.rfind(',') + 1));
-  // MPICH: "PID 20874 RUNNING AT a". It kills the others by signal 9 when one has ended, and may
-  // name one of those.
-  if (killed) return -1;
-  const auto head = text.substr(0, text.rfind(" RUNNING AT "));
-  const auto process = head.rfind("PID ");
-  if (head.size() == text.size() || process == std::string::npos) return -1;
-  return rank_of_process(whole_number(std::string_view(head).substr(process + 4)),
-                         last_between(text, " RUNNING AT ", "\n"), files);
+  return -1;
 }
 
 }  // namespace
@@ -137,8 +106,7 @@ int signal_behind_launcher(const ProcessOutcome& outcome) {
   return signal_in(failure->exit_code);
 }
 
-std::vector<int> ranks_behind(const ProcessOutcome& outcome,
-                              const std::vector<RecordFile>& records) {
+std::vector<int> ranks_behind(const ProcessOutcome& outcome, std::size_t count) {
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return {};
   std::vector<int> ranks;
@@ -151,10 +119,9 @@ std::vector<int> ranks_behind(const ProcessOutcome& outcome,
     }
     return ranks;
   }
-  const bool killed = signal_behind_launcher(outcome) == SIGKILL;
   for (const auto* text : {&failure->stderr_tail, &failure->stdout_tail}) {
-    const int rank = rank_named_in(*text, killed, records);
-    if (rank >= 0 && rank < static_cast<int>(records.size())) return {rank};
+    const int rank = rank_named_in(*text);
+    if (rank >= 0 && rank < static_cast<int>(count)) return {rank};
   }
   return {};
 }

@@ -26,10 +26,9 @@ OutOfMemoryCounts out_of_memory_counts();
 int signal_behind_launcher(const ProcessOutcome& outcome);
 
 /// The ranks whose end first_failure() tells of: commands that are ranks themselves, or the one
-/// that its launcher names. Open MPI's does so by number, MPICH's by process and host, but not
-/// surely of one that was killed (9). Empty: nobody says.
-std::vector<int> ranks_behind(const ProcessOutcome& outcome,
-                              const std::vector<RecordFile>& records);
+/// that its launcher names. Open MPI's does so. Empty: nobody says.
+/// @param count of ranks
+std::vector<int> ranks_behind(const ProcessOutcome& outcome, std::size_t count);
 
 /// "" or a clause that says how many processes the kernel ended for want of memory between the two.
 std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMemoryCounts& after);

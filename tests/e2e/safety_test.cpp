@@ -162,7 +162,7 @@ TEST_CASE("a rank that a signal ended is stored as such, by its number where the
   if (reason.find("every rank had ended and the launcher had not") != std::string::npos)
     SKIP("Open MPI's launcher stood still, and knows of no signal: " << reason);
   CHECK(launch[0]["signal"] == 9);
-  // MPICH's launcher kills the others then, and may name one of them.
+  // MPICH's launcher ends the others, and may name one of them.
   CHECK_THAT(reason, ContainsSubstring((backend == "mpich" ? "a process" : "rank " + rank) +
                                        " was ended by signal 9"));
 }

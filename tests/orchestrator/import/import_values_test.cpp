@@ -185,7 +185,7 @@ TEST_CASE("values of OSU that are none are refused by their line", "[G-01]") {
 }
 
 TEST_CASE("a heading that names a column twice is refused by its line", "[G-01]") {
-  for (const std::string again : {"size", "Size", "Latency (us)", "latency (US)"}) {
+  for (const std::string again : {"size", "Size", "Latency (us)", "latency (US)", "Latency(us)"}) {
     INFO(again);
     CHECK_THROWS_WITH(
         read_osu_text("# OSU MPI Latency Test v7.5\n# Size      Latency (us)      " + again +
@@ -202,6 +202,74 @@ TEST_CASE("a heading that names a column twice is refused by its line", "[G-01]"
                       "imb.txt", {}),
         ContainsSubstring("imb.txt:3: the heading names the column \"" + again + "\" twice"));
   }
+}
+
+TEST_CASE("times of OSU are those that its headings name, in microseconds, of sizes in bytes",
+          "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& heading, const std::string& rows) {
+    return read_osu_text("# OSU MPI Allreduce Latency Test v7.5\n# " + heading + "\n" + rows,
+                         "osu.txt", options);
+  };
+  // None of them is the mean over the ranks.
+  for (const std::string other :
+       {"min Latency(us)", "Minimum Latency(us)", "Latency Min(us)", "P50 Latency(us)",
+        "Compute Latency(us)", "Avg  Latency(us)   Min Latency(us)"}) {
+    INFO(other);
+    const bool two = other.find("  ") != std::string::npos;
+    const auto heading = "Size       " + other + (two ? "" : "       Avg Latency(us)");
+    if (two)
+      CHECK_THROWS_WITH(table(heading, "8  1.5  1.0\n"), ContainsSubstring("osu.txt:3: "));
+    else
+      CHECK(table(heading, "8  1.0  1.5\n")[0].rows[0].time_us == 1.5);
+  }
+  for (const std::string unit : {"Avg Latency(ms)", "Avg Latency(ns)"})
+    CHECK_THROWS_WITH(table("Size       " + unit, "8  1.5\n"),
+                      ContainsSubstring("osu.txt:3: no time or bandwidth"));
+  CHECK_THROWS_WITH(table("Size (KB)       Avg Latency(us)", "8  1.5\n"),
+                    ContainsSubstring("osu.txt:2: sizes are in bytes"));
+  CHECK(table("Size (B)       Avg Latency(us)", "8  1.5\n")[0].rows[0].size_bytes == 8);
+  CHECK_THROWS_WITH(
+      table("Size       Avg Latency(us)       Validation       Status", "8  1.5  Pass  Fail\n"),
+      ContainsSubstring("osu.txt:2: the heading") && ContainsSubstring("two columns of verdicts"));
+  CHECK_THROWS_WITH(table("Size       Avg Latency(us)", "8  1.5  1.7\n"),
+                    ContainsSubstring("osu.txt:3: a row of 3 values under a heading of 2"));
+}
+
+TEST_CASE("rows of other suites are imported or refused or told, never passed over", "[G-01]") {
+  const auto imb = [](const std::string& heading, const std::string& rows) {
+    return read_imb_text("# Benchmarking Allreduce\n# #processes = 4\n" + heading + "\n" + rows,
+                         "imb.txt", {});
+  };
+  const std::string heading = "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec]";
+  CHECK(imb("#bytes\t#repetitions\tt_avg[usec]", "8 1000 1.5\n")[0].rows[0].time_us == 1.5);
+  for (const std::string row : {"16 1000 1.2 2.0 1.5x", "16x 1000 1.2 2.0 1.5",
+                                "16 1000 1.2 2.0 1.5 error", "16 1000 1.2"}) {
+    INFO(row);
+    CHECK_THROWS_WITH(imb(heading, "8 1000 1.1 1.9 1.4\n" + row + "\n"),
+                      ContainsSubstring("imb.txt:5: "));
+  }
+  // A launcher's word is none.
+  CHECK(imb(heading, "8 1000 1.1 1.9 1.4\n64 total processes killed\n")[0].rows.size() == 1);
+  CHECK_THROWS_WITH(imb(heading, "8 1000 1.1 1.9 1.4\n" + heading + "\n8 1000 1.1 1.9 1.4\n"),
+                    ContainsSubstring("imb.txt:5: a second heading"));
+  CHECK_THROWS_WITH(imb("#bytes t_min[usec] t_avg[usec]", "8 1 2\n"),
+                    ContainsSubstring("imb.txt:3: a heading is"));
+  for (const std::string each : {"2.7", "nan", "-5", "1e300"})
+    CHECK_THROWS_WITH(
+        imb("# ( 2 groups of " + each + " processes each running simultaneous )\n" + heading,
+            "8 1000 1.1 1.9 1.4\n"),
+        ContainsSubstring("imb.txt:3: the number of processes of a group"));
+  // What comes below a comment is not known, but told.
+  const auto told = imb(heading, "8 1000 1.1 1.9 1.4\n# note\n16 1000 1.2 2.0 1.5\n");
+  CHECK(told[0].rows.size() == 1);
+  CHECK(told[0].left_out == std::vector<std::string>{"rows below the comment in line 5"});
+  const auto osu = read_osu_text(
+      "# OSU MPI Latency Test v7.5\n# Size      Latency (us)\n8      1.5\n# note\n16      1.6\n",
+      "osu.txt", {});
+  CHECK(osu[0].rows.size() == 1);
+  CHECK(osu[0].left_out == std::vector<std::string>{"rows below the comment in line 4"});
 }
 
 TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
@@ -248,7 +316,8 @@ TEST_CASE("the time of an OSU row is of the column that --rank-aggregation names
   CHECK(table(full, RankAggregation::mean) == 10);
   CHECK(table(full, RankAggregation::min) == 9);
   CHECK(table(full, RankAggregation::max) == 30);
-  CHECK(table("Max Latency(us)  Latency (us)  Min Latency(us)", RankAggregation::mean) == 9);
+  CHECK(table("Max Latency(us)  Latency (us)  Min Latency(us)  Iterations",
+              RankAggregation::mean) == 9);
   CHECK_THROWS_WITH(table("Avg Latency(us)", RankAggregation::max),
                     ContainsSubstring("osu.txt:3: the heading \"Size | Avg Latency(us)\" has no "
                                       "column of the max over the ranks") &&
