@@ -3,18 +3,29 @@
 # one before it ended.
 #   scripts/container_training.sh OUTPUT_FOLDER SECONDS [CORES [ARGUMENT...]]
 # CORES, "8-31": a third for each library, at the same time; without, one library after the other on what there is. ARGUMENT: of
-# every `dynamiccl run`, the same in each call, as --set protocol.launches=2. OUTPUT_FOLDER is kept between calls; it holds
-# LIBRARY.sqlite and LIBRARY.log, LIBRARY.md (its answers), and LIBRARY.done when no launch is left to measure; then all.sqlite with
-# all three, and all.md, which ranks them beside the published order. Exit code 0: all are done; 75: time was over, call again; 1:
-# something failed, as launches twice or an engine that did not come up: mend it and call again; 130, 143: ended by a signal, with
-# all that it had started. Others are the program's.
+# every `dynamiccl run`, the same in each call, as --set protocol.launches=2. BESIDE=3: three runs of each library at the same time,
+# each in an order of its own and on a ninth of CORES; the launches of all of them are taken together. OUTPUT_FOLDER is kept between
+# calls; it holds LIBRARY.sqlite (LIBRARY-1.sqlite to LIBRARY-3) and .log, .md (its answers), and .done when no launch is left to
+# measure; then all.sqlite with all of them, and all.md: the libraries beside the published order, servers against rings, and
+# environments against bare metal. Exit code 0: all are done; 75: time was over, call again; 1: something failed, as launches twice
+# or an engine that did not come up: mend it and call again; 130, 143: ended by a signal, with all that it had started. Others are
+# the program's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 end=$((SECONDS + $2)) cores=${3:-}; shift $(($# < 3 ? $# : 3))
 cd "$(dirname "$0")/.." || exit
 program=${DYNAMICCL:-build/release/dynamiccl}
 libraries=(openmpi mpich gloo)
+beside=${BESIDE:-1}
+case $beside in [1-9]) ;; *) echo "BESIDE=$beside: from 1 to 9 runs" >&2; exit 2 ;; esac
+[ "$beside" = 1 ] || [ -n "$cores" ] || { echo "BESIDE=$beside: needs CORES" >&2; exit 2; }
+names=()
+for library in "${libraries[@]}"; do
+  for part in $(seq "$beside"); do
+    if [ "$beside" = 1 ]; then names+=("$library"); else names+=("$library-$part"); fi
+  done
+done
 
 # COMMAND, which a signal to this shell ends before the shell.
 guarded() { # COMMAND...
@@ -32,7 +43,7 @@ guarded() { # COMMAND...
 begun() { # DATABASE
   [ -s "$1" ] && [ "$("$program" query --db "$1" --format csv 'SELECT count(*) FROM run' 2>/dev/null | tail -n 1)" != 0 ]
 }
-# One library until the time is over.
+# One run of one library until the time is over.
 library() { # NAME CORES ARGUMENT...
   local name=$1 cpus=$2 db=$out/$1.sqlite pinned=() resume code try; shift 2
   [ ! -e "$out/$name.done" ] || return 0
@@ -40,6 +51,8 @@ library() { # NAME CORES ARGUMENT...
   # Containers are their engine's children: they are told their cores by their profile.
   [ -z "$cpus" ] || pinned=(taskset -c "$cpus")
   [ -z "$cpus" ] || set -- --set "profile.single-docker.cpus=\"$cpus\"" --set "profile.cross-docker.cpus=\"$cpus\"" "$@"
+  # The seed decides the order of launches.
+  [ "$beside" = 1 ] || set -- --set "seed=${name##*-}" "$@"
   # Of other arguments "nothing to resume" would tell nothing.
   [ -e "$out/$name.arguments" ] || echo "$*" >"$out/$name.arguments"
   [ "$(cat "$out/$name.arguments")" = "$*" ] ||
@@ -50,7 +63,7 @@ library() { # NAME CORES ARGUMENT...
     resume=()
     ! begun "$db" || resume=(--resume)
     guarded timeout --signal=INT --kill-after=30 $((end - SECONDS - 15)) "${pinned[@]}" "$program" run \
-      experiments/container_training.toml --set "axes.backend=[\"$name\"]" --no-report --db "$db" "${resume[@]}" "$@" \
+      experiments/container_training.toml --set "axes.backend=[\"${name%-*}\"]" --no-report --db "$db" "${resume[@]}" "$@" \
       >>"$out/$name.log" 2>&1
     code=$?
     if [ $code != 1 ] || [ $((end - SECONDS)) -le 20 ]; then break; fi
@@ -75,23 +88,26 @@ answers() { # NAME
 
 # Libraries are ranked against each other, which no database of one of them can.
 ranked() {
-  local name
+  local name query code=0
   [ ! -e "$out/all.md" ] || return 0
-  for name in "${libraries[@]}"; do
+  for name in "${names[@]}"; do
     guarded "$program" import "$out/$name.sqlite" --db "$out/all.sqlite" >>"$out/all.log" 2>&1 ||
       { tail -n 5 "$out/all.log" >&2; return 1; }
   done
-  { echo "## rankings"; guarded "$program" query --db "$out/all.sqlite" --all --pool --format markdown rankings; } \
-    >"$out/all.part" 2>>"$out/all.log" || { tail -n 5 "$out/all.log" >&2; return 1; }
+  for query in rankings ps_against_ring overhead; do
+    echo "## $query"
+    guarded "$program" query --db "$out/all.sqlite" --all --pool --format markdown $query || code=1
+  done >"$out/all.part" 2>>"$out/all.log"
+  [ $code = 0 ] || { tail -n 5 "$out/all.log" >&2; return 1; }
   mv "$out/all.part" "$out/all.md"
 }
 
-# The PART-th (from 0) of three equal shares of "8-15,24-31", as "8,9,10".
-third() { # CORES PART
+# The PART-th (from 0) of as many equal shares of "8-15,24-31" as there are runs, as "8,9,10".
+share_of() { # CORES PART
   local range all=() each
   for range in ${1//,/ }; do all+=($(seq "${range%-*}" "${range#*-}")); done
-  each=$((${#all[@]} / 3))
-  [ $each -gt 0 ] || { echo "$1 is fewer than three cores: leave CORES empty" >&2; exit 2; }
+  each=$((${#all[@]} / ${#names[@]}))
+  [ $each -gt 0 ] || { echo "$1 is fewer than ${#names[@]} cores: leave CORES empty" >&2; exit 2; }
   (IFS=,; echo "${all[*]:$(($2 * each)):each}")
 }
 
@@ -108,12 +124,12 @@ trap 'ended 129' HUP
 trap 'ended 130' INT
 trap 'ended 143' TERM
 codes=() pids=()
-for part in 0 1 2; do
+for part in "${!names[@]}"; do
   if [ -n "$cores" ]; then
-    share=$(third "$cores" $part) || exit 2
-    library "${libraries[part]}" "$share" "$@" & pids+=($!)
+    share=$(share_of "$cores" "$part") || exit 2
+    library "${names[part]}" "$share" "$@" & pids+=($!)
   else
-    library "${libraries[part]}" "" "$@" &
+    library "${names[part]}" "" "$@" &
     wait $!; codes+=($?)
   fi
 done

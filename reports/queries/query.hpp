@@ -17,7 +17,7 @@ struct QueryScope {
   /// begins with a column run_id.
   std::vector<std::string> runs;
   bool all_runs = false;
-  bool pool = false;  ///< the runs as one, where they are alike; queries of figures only
+  bool pool = false;  ///< the runs as one, where they are alike; not of every query
   CellConditions where;
   /// Queries that take it: the axis that varies while all others are fixed.
   std::string vary = "environment";
@@ -44,6 +44,7 @@ struct Query {
   bool of_all_cells = false;
   /// For what needs more of a run than its figures; runs are row keys of run.
   Table (*of_runs)(const Reader&, const std::vector<std::int64_t>&, const QueryScope&) = nullptr;
+  bool pools = false;  ///< of runs: it takes QueryScope::pool, as all queries of figures do
   Table (*of_database)(const Reader&) = nullptr;
   std::string_view sql{};  ///< ?1 = row key of a run
   bool every_run = false;  ///< of SQL and runs: all of them unless some are named

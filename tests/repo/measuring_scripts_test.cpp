@@ -412,6 +412,14 @@ exit ${FIRST:-0}
   fs::remove_all(folder.path + "/out");
   CHECK(call("FIRST=2", "60 0,0,0").exit_code == 2);
   CHECK(call("", "60 0,0").exit_code == 2);
+  // Several runs of each library, whose launches are one sample.
+  fs::remove_all(folder.path + "/out");
+  CHECK(call("BESIDE=2", "60").exit_code == 2);
+  CHECK(call("BESIDE=2", "60 0,0,0").exit_code == 2);
+  CHECK(call("BESIDE=2", "60 0,0,0,0,0,0 --set other=1").exit_code == 0);
+  for (const char* each : {"\"openmpi\"", "openmpi-2.sqlite --set seed=2 ", "gloo-1.sqlite --db"})
+    CHECK_THAT(folder.text("program.asked"), ContainsSubstring(each));
+  CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## ps_against_ring"));
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "core/vocabulary/vocabulary.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
+#include "reports/model/pooling.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
@@ -215,41 +216,55 @@ class ServerRingRows {
   std::vector<std::string> carriers_;
 };
 
-/// The library that moved a cell's gradients, by key_without(figure, "").
-std::map<std::string, std::string> carriers_of(const Reader& reader, std::int64_t run) {
-  const Table table = reader.query(
-      "SELECT m.*, max(CASE t.role WHEN 'worker' THEN "
-      "json_extract(t.details_json, '$.carried_by') END) AS carrier "
-      "FROM v_measurement m JOIN training t ON t.measurement_id = m.measurement_row "
-      "WHERE m.run_row = ?1 AND m.counts GROUP BY m.cell_row",
-      {run});
-  const TableView rows(table);
+std::string cell_of_any_run(CellFigure figure) {
+  figure.run_id.clear();
+  return key_without(figure, "");
+}
+
+/// The library that moved a cell's gradients, by cell_of_any_run().
+std::map<std::string, std::string> carriers_of(const Reader& reader,
+                                               const std::vector<std::int64_t>& runs) {
   std::map<std::string, std::string> carriers;
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    carriers[key_without(figure_cell(rows, i), "")] = rows.text(i, "carrier");
+  for (const std::int64_t run : runs) {
+    const Table table = reader.query(
+        "SELECT m.*, max(CASE t.role WHEN 'worker' THEN "
+        "json_extract(t.details_json, '$.carried_by') END) AS carrier "
+        "FROM v_measurement m JOIN training t ON t.measurement_id = m.measurement_row "
+        "WHERE m.run_row = ?1 AND m.counts GROUP BY m.cell_row",
+        {run});
+    const TableView rows(table);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      carriers.try_emplace(cell_of_any_run(figure_cell(rows, i)), rows.text(i, "carrier"));
+  }
   return carriers;
 }
 
-Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t>& runs,
-                            const QueryScope& /*scope*/) {
-  Table table = empty_table(kPsAgainstRingColumns);
-  for (const std::int64_t run : runs) {
-    const Table named = reader.query("SELECT uuid FROM run WHERE id = ?1", {run});
-    const auto trained = load_sides(load_figures(reader, {run}));
-    ServerRingRows pairs;
-    pairs.run_id = TableView(named).text(0, "uuid");
-    const auto carriers = carriers_of(reader, run);
-    for (const auto& server : trained) {
-      if (!server.server) continue;
-      const auto known = carriers.find(key_without(server.figure, ""));
-      const std::string carrier = known == carriers.end() ? "" : known->second;
-      if (const auto* ring = ring_partner(trained, server, true))
-        pairs.add(server, *ring, "equal ranks", carrier);
-      if (const auto* ring = ring_partner(trained, server, false))
-        pairs.add(server, *ring, "equal workers", carrier);
-    }
-    pairs.finish(table);
+/// The rows of runs that count as one, the newest first.
+void add_rows(Table& table, const Reader& reader, const std::vector<std::int64_t>& runs) {
+  const Table named = reader.query("SELECT uuid FROM run WHERE id = ?1", {runs.front()});
+  const auto trained = load_sides(pool_runs(reader, runs, load_figures(reader, runs)));
+  ServerRingRows pairs;
+  pairs.run_id = TableView(named).text(0, "uuid");
+  const auto carriers = carriers_of(reader, runs);
+  for (const auto& server : trained) {
+    if (!server.server) continue;
+    const auto known = carriers.find(cell_of_any_run(server.figure));
+    const std::string carrier = known == carriers.end() ? "" : known->second;
+    if (const auto* ring = ring_partner(trained, server, true))
+      pairs.add(server, *ring, "equal ranks", carrier);
+    if (const auto* ring = ring_partner(trained, server, false))
+      pairs.add(server, *ring, "equal workers", carrier);
   }
+  pairs.finish(table);
+}
+
+Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                            const QueryScope& scope) {
+  Table table = empty_table(kPsAgainstRingColumns);
+  if (scope.pool && !runs.empty())
+    add_rows(table, reader, runs);
+  else
+    for (const std::int64_t run : runs) add_rows(table, reader, {run});
   return table;
 }
 
@@ -263,7 +278,8 @@ Query ps_against_ring_query() {
               "equal workers, with the published times",
           .columns = kPsAgainstRingColumns,
           .method = verdict_method(),
-          .of_runs = ps_against_ring_table};
+          .of_runs = ps_against_ring_table,
+          .pools = true};
 }
 
 }  // namespace dynamiccl

@@ -81,6 +81,34 @@ TEST_CASE("what differs between launches decides whether server and ring surely 
   CHECK(rows.real(0, "published_server_s") == 1095.0);
 }
 
+TEST_CASE("server and ring of launches taken in several runs are compared as one run's", "[D-10]") {
+  // One launch a run: neither has an interval of its own.
+  auto server = trained("bsp-ps", "mpich", 4, 100'000);
+  server.figures.details["carried_by"] = "MPICH 4.0.2";
+  TrainedRun run({server, trained("bsp-a2a", "mpich", 4, 50'000)}, 1);
+  server.step_us = 104'000;
+  run.add("trained-2", {server, trained("bsp-a2a", "mpich", 4, 50'000)}, 1);
+  server.step_us = 102'000;
+  run.add("trained-3", {server, trained("bsp-a2a", "mpich", 4, 50'000)}, 2);
+  QueryScope scope;
+  scope.all_runs = true;
+  const Table apart = run.query("ps_against_ring", scope);
+  CHECK(apart.rows.size() > 6);
+  CHECK_FALSE(TableView(apart).real(apart.rows.size() - 1, "ratio_low"));
+  scope.pool = true;
+  const Table table = run.query("ps_against_ring", scope);
+  const TableView rows(table);
+  REQUIRE(rows.text(0, "basis") == "equal ranks");
+  CHECK(rows.text(1, "note") == "not measured in this run");
+  CHECK(rows.integer(0, "launches") == 4);
+  // Each launch against the ring's of its own run.
+  CHECK_THAT(*rows.real(0, "ratio"), WithinRel(2.04 * 5210.0 / 3910, 0.01));
+  REQUIRE(rows.real(0, "ratio_low"));
+  CHECK(*rows.real(0, "ratio_low") > 1.9 * 5210.0 / 3910);
+  CHECK(rows.text(0, "server_is") == "SLOWER");
+  CHECK(rows.text(0, "note") == "server's gradients carried by MPICH 4.0.2");
+}
+
 TEST_CASE("a server with a slowed worker is not held against a ring without one", "[D-10]") {
   auto server = trained("bsp-ps", "mpich", 4, 90'000);
   server.extra = R"(,"slow_factor":"3","slow_worker":"1")";

@@ -56,15 +56,19 @@ class TrainedRun {
  public:
   explicit TrainedRun(const std::vector<TrainedCase>& cells, int blocks = 3)
       : store_(folder_.file("a.sqlite")) {
+    add("trained", cells, blocks);
+  }
+
+  void add(const std::string& run, const std::vector<TrainedCase>& cells, int blocks) {
     std::vector<std::string> environments;
     for (const auto& cell : cells) environments.push_back(cell.environment);
-    auto plan = make_plan("trained", environments, {"training"}, {1024});
+    auto plan = make_plan(run, environments, {"training"}, {1024});
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      plan.groups[i].id = plan.cells[i].group_id = "group-" + std::to_string(i);
+      plan.groups[i].id = plan.cells[i].group_id = run + "-group-" + std::to_string(i);
       plan.groups[i].ranks = cells[i].ranks;
       plan.groups[i].backend = cells[i].backend;
       plan.groups[i].architecture = is_server(cells[i]) ? "ps" : "ring";
-      plan.cells[i].id = "cell-" + std::to_string(i);
+      plan.cells[i].id = run + "-cell-" + std::to_string(i);
       plan.cells[i].algorithm = cells[i].method;
       plan.cells[i].knobs_json = R"({"model":")" + cells[i].model + R"(","batch":")" +
                                  std::to_string(cells[i].batch) + "\"" + cells[i].extra + "}";
@@ -73,7 +77,7 @@ class TrainedRun {
     for (std::size_t i = 0; i < cells.size(); ++i)
       for (int block = 0; block < blocks; ++block) {
         const auto start = make_start(plan.groups[i].id, block);
-        const auto launch = store_.begin_launch("trained", start);
+        const auto launch = store_.begin_launch(run, start);
         auto files = make_records({plan.cells[i]}, plan.groups[i].id, start.uuid, cells[i].ranks,
                                   10, [&](const CellInfo&, int, int) {
                                     return cells[i].step_us * (1 + cells[i].spread * block);
@@ -101,11 +105,11 @@ class TrainedRun {
         if (end.regime_json != "{}") end.regime_id = end.regime_name = "of " + cells[i].environment;
         store_.finish_launch(launch, end, files);
       }
-    store_.end_run("trained", "complete");
+    store_.end_run(run, "complete");
   }
 
-  [[nodiscard]] Table query(const char* name) const {
-    return named_query(Reader(file()), name, {});
+  [[nodiscard]] Table query(const char* name, const QueryScope& scope = {}) const {
+    return named_query(Reader(file()), name, scope);
   }
   [[nodiscard]] std::string file() const { return folder_.file("a.sqlite"); }
 
