@@ -29,6 +29,19 @@ failed=0
 say() { echo "== $* ($SECONDS s)"; }
 trap engine_down EXIT
 
+# Until all of a job's ranks have ended; where one fails, the others wait for it and are ended.
+all_end() { # PID...
+  local left=("$@") each ended code
+  while [ ${#left[@]} -gt 0 ]; do
+    wait -n -p ended "${left[@]}"; code=$?
+    for each in "${!left[@]}"; do [ "${left[each]}" != "$ended" ] || unset "left[each]"; done
+    [ $code != 0 ] || continue
+    [ ${#left[@]} = 0 ] || kill "${left[@]}" 2>/dev/null
+    wait
+    return 1
+  done
+}
+
 # One DDP job outside of containers; its JSON line goes to standard output.
 bare_job() { # ARGUMENT...
   local rank pids=() port=$((20000 + RANDOM % 20000))
@@ -37,7 +50,7 @@ bare_job() { # ARGUMENT...
       timeout 240 python3 scripts/ddp_hooks.py "$@" 2>>"$out/ddp.log" &
     pids+=($!)
   done
-  for rank in "${pids[@]}"; do wait "$rank" || return 1; done
+  all_end "${pids[@]}"
 }
 
 # The same in the two containers.
@@ -49,7 +62,10 @@ boxed_job() { # ARGUMENT...
       hooks$rank timeout "${JOB_SECONDS:-240}" python3 "$root/scripts/ddp_hooks.py" "$@" 2>>"$out/ddp.log" &
     pids+=($!)
   done
-  for rank in "${pids[@]}"; do wait "$rank" || return 1; done
+  all_end "${pids[@]}" && return
+  # What a client started goes on without it.
+  for rank in 0 1; do docker exec hooks$rank pkill -f ddp_hooks.py; done
+  return 1
 }
 
 # The same token bucket as profiles/environments/cross-docker-*gbit.toml: on both ends of each container's link.
@@ -154,6 +170,7 @@ direct() { # SECONDS
   while [ $SECONDS -lt $end ] && [ $seed -lt "${SEEDS:-5}" ]; do
     seed=$((seed + 1))
     for hook in ${DIRECT_HOOKS:-powersgd}; do
+      [ "$hook" != - ] || continue
       boxed_job --hook "$hook" --seed $seed --images "$images/train" | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" ||
         { failed=1; say "direct $hook: failed"; }
     done

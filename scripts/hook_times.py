@@ -95,6 +95,32 @@ def times_at(link, runs, steps):
     return rows
 
 
+def print_whole(folder):
+    """Whole trainings behind a link, and ours over DDP's of the same seed where both reached the target."""
+    whole = [("DDP", row["hook"], row["link"], row["seed"], row["seconds"], row["steps"], row["reached"])
+             for row in lines_of(f"{folder}/direct.jsonl")]
+    path = f"{folder}/ours-direct.json"
+    for cell in rows_of(path) if os.path.exists(path) else []:
+        if cell["trained_us"]:
+            whole.append(("ours", side_of(cell), cell["environment"].removeprefix("cross-docker-"), int(cell["seed"]),
+                          cell["trained_us"] / 1e6, cell["steps"], bool(cell["reached"])))
+    if not whole:
+        return
+    print("\nWhole trainings behind the link:\n\n| who | side | link | seed | steps | seconds | reached |\n|---|---|---|---|---|---|---|")
+    for who, side, link, seed, taken, count, reached in sorted(whole):
+        print(f"| {who} | {side} | {link} | {seed} | {count} | {taken:.2f} | {'yes' if reached else 'no'} |")
+    took = defaultdict(dict)
+    for who, side, link, seed, taken, _, reached in whole:
+        if reached:
+            took[who, side, link][seed] = taken  # of a seed trained twice the last
+    print("\n| ours | DDP's | link | seeds | ours over DDP's |\n|---|---|---|---|---|")
+    for (who, side, link), mine in sorted(took.items()):
+        for (_, hook, _), other in sorted(item for item in took.items() if who == "ours" and item[0][::2] == ("DDP", link)):
+            both = sorted(set(mine) & set(other))
+            if both:
+                print(f"| {side} | {hook} | {link} | {len(both)} | {spread([mine[s] / other[s] for s in both], 3)} |")
+
+
 def main():
     folder = sys.argv[1]
     runs, steps = trajectories(folder), step_times(folder)
@@ -109,17 +135,7 @@ def main():
             both = sorted(set(mine) & set(other))
             if both:
                 print(f"| {ours} | {len(both)} | {spread([mine[i] / other[i] for i in both], 3)} |")
-    direct = lines_of(f"{folder}/direct.jsonl")
-    path = f"{folder}/ours-direct.json"
-    whole = [("DDP", row["hook"], row["link"], row["seed"], row["seconds"], row["steps"]) for row in direct]
-    for cell in rows_of(path) if os.path.exists(path) else []:
-        if cell["trained_us"]:
-            whole.append(("ours", side_of(cell), cell["environment"].removeprefix("cross-docker-"), int(cell["seed"]),
-                          cell["trained_us"] / 1e6, cell["steps"]))
-    if whole:
-        print("\nWhole trainings behind the link:\n\n| who | side | link | seed | steps | seconds |\n|---|---|---|---|---|---|")
-        for who, side, link, seed, taken, count in sorted(whole):
-            print(f"| {who} | {side} | {link} | {seed} | {count} | {taken:.2f} |")
+    print_whole(folder)
 
 
 if __name__ == "__main__":

@@ -218,6 +218,20 @@ echo '[{"seed": 1, "environment": "cross-docker-1gbit", "synchronisation": "bsp"
   CHECK_THAT(result.out,
              ContainsSubstring("| ours | powersgd | 1 of 2 | 800 | 5.00 | 4.00 | 0.040 |"));
   CHECK_THAT(result.out, ContainsSubstring("| none | 1 | 1.100 |"));
+  // Whole trainings: of seed 1 theirs ran twice, in seed 3 ours missed the target.
+  const auto whole = ran(
+      R"(for each in "1, \"seconds\": 90" "1, \"seconds\": 80" "2, \"seconds\": 50" "3, \"seconds\": 60"; do
+  echo "{\"link\": \"1gbit\", \"hook\": \"none\", \"steps\": 7, \"reached\": true, \"seed\": $each}"
+done >direct.jsonl
+for each in '1, "reached": 1' '2, "reached": 1' '3, "reached": 0'; do
+  echo '{"environment": "cross-docker-1gbit", "synchronisation": "bsp", "compression": "powersgd", "steps": 9,
+    "trained_us": 20000000, "seed": '"$each},"
+done | sed '1s/^/[/; $s/,$/]/' >ours-direct.json)");
+  INFO(whole.out << whole.err);
+  REQUIRE(whole.exit_code == 0);
+  CHECK_THAT(whole.out, ContainsSubstring("| ours | powersgd | 1gbit | 3 | 9 | 20.00 | no |"));
+  CHECK_THAT(whole.out,
+             ContainsSubstring("| powersgd | none | 1gbit | 2 | 0.325 [0.250, 0.400] |"));
 }
 
 TEST_CASE("a cluster's bar is missed by a program that ends before its jobs are there") {
@@ -502,7 +516,9 @@ TEST_CASE("a sweep of many settings is cut by collective") {
 TEST_CASE("trajectories of DDP's hooks can be run without ours") {
   const ScriptTree tree({"gpu_hooks.sh", "gpu_setup.sh", "gpu_engine.sh", "hook_times.py"});
   tree.program("bin/python3", R"(case $1 in
-  */ddp_hooks.py) [ "$RANK" != 0 ] || echo "{\"hook\": \"$3\", \"seed\": $5, \"steps\": 9, \"accuracy\": 0.6, \"reached\": true}" ;;
+  */ddp_hooks.py)
+    if [ -n "$LOST" ]; then [ "$RANK" = 0 ] || exit 1; sleep 30; echo >waited; fi
+    [ "$RANK" != 0 ] || echo "{\"hook\": \"$3\", \"seed\": $5, \"steps\": 9, \"accuracy\": 0.6, \"reached\": true}" ;;
   -c) echo /none ;;
   *) exec /usr/bin/python3 "$@" ;;
 esac
@@ -515,6 +531,10 @@ esac
   for (const char* each : {R"("powersgd", "seed": 3)", R"("post-local", "seed": 3)"})
     CHECK_THAT(tree.text("out/trajectories.jsonl"), ContainsSubstring(each));
   CHECK(!fs::exists(tree.path + "/calls"));
+  // A rank that is lost does not leave the other waiting.
+  CHECK(tree.run(hooks + "LOST=1 TRAJECTORIES=- bash scripts/gpu_hooks.sh lost trajectories=60")
+            .exit_code == 1);
+  CHECK(!fs::exists(tree.path + "/waited"));
   CHECK(tree.run(hooks + "bash scripts/gpu_hooks.sh both trajectories=60").exit_code == 0);
   CHECK_THAT(tree.text("calls"), ContainsSubstring("run experiments/gpu_training_hooks.toml"));
 }
