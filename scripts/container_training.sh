@@ -107,7 +107,7 @@ share_of() { # CORES PART
   local range all=() each
   for range in ${1//,/ }; do all+=($(seq "${range%-*}" "${range#*-}")); done
   each=$((${#all[@]} / ${#names[@]}))
-  [ $each -gt 0 ] || { echo "$1 is fewer than ${#names[@]} cores: leave CORES empty" >&2; exit 2; }
+  [ $each -gt 0 ] || { echo "$1 is fewer than ${#names[@]} cores: give more, or leave CORES and BESIDE empty" >&2; exit 2; }
   (IFS=,; echo "${all[*]:$(($2 * each)):each}")
 }
 
@@ -123,10 +123,14 @@ ended() { # EXIT_CODE
 trap 'ended 129' HUP
 trap 'ended 130' INT
 trap 'ended 143' TERM
+[ -z "$cores" ] || share_of "$cores" 0 >/dev/null || exit 2
+[ -e "$out/beside" ] || echo "$beside" >"$out/beside"
+[ "$(cat "$out/beside")" = "$beside" ] ||
+  { echo "$out was begun with BESIDE=$(cat "$out/beside"): give that again, or another OUTPUT_FOLDER" >&2; exit 2; }
 codes=() pids=()
 for part in "${!names[@]}"; do
   if [ -n "$cores" ]; then
-    share=$(share_of "$cores" "$part") || exit 2
+    share=$(share_of "$cores" "$part")
     library "${names[part]}" "$share" "$@" & pids+=($!)
   else
     library "${names[part]}" "" "$@" &

@@ -434,6 +434,7 @@ exit ${FIRST:-0}
   for (const char* each : {"\"openmpi\"", "openmpi-2.sqlite --set seed=2 ", "gloo-1.sqlite --db"})
     CHECK_THAT(folder.text("program.asked"), ContainsSubstring(each));
   CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## ps_against_ring"));
+  CHECK(call("BESIDE=3", "60 0,0,0,0,0,0,0,0,0 --set other=1").exit_code == 2);
 }
 
 namespace {
