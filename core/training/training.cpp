@@ -55,32 +55,42 @@ ModelFacts bert(std::uint64_t layers, std::uint64_t h, std::uint64_t s) {
 }
 
 constexpr int kUnbounded = std::numeric_limits<int>::max();
+constexpr double kAnyMost = std::numeric_limits<double>::max();
 
 int whole(const std::string& knob, const std::string& value, int least, int most) {
   int number = 0;
   const auto* end = value.data() + value.size();
   const auto [stop, error] = std::from_chars(value.data(), end, number);
-  const bool too_large = error == std::errc::result_out_of_range || number > most;
-  if (too_large && stop == end)
-    refuse(knob, value, fmt::format("a whole number {}..{}", least, most).c_str());
-  if (error != std::errc() || stop != end || number < least)
-    refuse(knob, value, fmt::format("a whole number from {} on", least).c_str());
-  return number;
+  if (error == std::errc() && stop == end && number >= least && number <= most) return number;
+  const bool too_large = error == std::errc::result_out_of_range && value.front() != '-';
+  const std::string range = fmt::format("{}..{}", least, most);
+  const std::string from = fmt::format("from {} on", least);
+  refuse(knob, value,
+         ("a whole number " + (most < kUnbounded || too_large ? range : from)).c_str());
+}
+
+std::optional<double> finite_number(const std::string& value) {
+  double number = 0;
+  const auto* end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  const bool finite = error == std::errc() && stop == end && std::isfinite(number);
+  return finite ? std::optional(number) : std::nullopt;
+}
+
+/// Refused with both ends, whatever is wrong.
+double above_zero(const char* knob, const std::string& value, const char* expected, double most) {
+  if (const auto n = finite_number(value); n && *n > 0 && *n <= most) return *n;
+  refuse(knob, value, expected);
 }
 
 /// A finite number: of what is none, nothing could be computed or written down.
 double real(const std::string& knob, const std::string& value, double least = 0,
-            double most = std::numeric_limits<double>::max()) {
-  double number = 0;
-  const auto* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (error == std::errc() && stop == end && std::isfinite(number) && number >= least &&
-      number <= most)
-    return number;
+            double most = kAnyMost) {
+  if (const auto number = finite_number(value); number && *number >= least && *number <= most)
+    return *number;
   refuse(knob, value,
-         (most < std::numeric_limits<double>::max()
-              ? fmt::format("a number from {} to {}", least, most)
-              : fmt::format("a finite number from {} on", least))
+         (most < kAnyMost ? fmt::format("a number from {} to {}", least, most)
+                          : fmt::format("a finite number from {} on", least))
              .c_str());
 }
 
@@ -114,7 +124,7 @@ KnobRow size_row(const char* name, const char* about, Bytes TrainingSpec::*membe
 }
 
 KnobRow real_row(const char* name, const char* about, double TrainingSpec::*member,
-                 double least = 0, double most = std::numeric_limits<double>::max()) {
+                 double least = 0, double most = kAnyMost) {
   return {
       name, about,
       [=](TrainingSpec& spec, const std::string& v) { spec.*member = real(name, v, least, most); },
@@ -246,15 +256,12 @@ const std::vector<KnobRow>& knob_rows() {
        "d-psgd with compression: part of the way to the neighbours' known weights that a worker "
        "goes in a round (CHOCO-SGD)",
        [](TrainingSpec& s, const std::string& v) {
-         s.gossip_pull = real("gossip_pull", v);
-         if (s.gossip_pull <= 0 || s.gossip_pull > 1)
-           refuse("gossip_pull", v, "a number above 0, up to 1");
+         s.gossip_pull = above_zero("gossip_pull", v, "a number above 0, up to 1", 1);
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.gossip_pull); }},
       {"elastic", "easgd: part of the way that the centre goes to the workers' mean in a round",
        [](TrainingSpec& s, const std::string& v) {
-         s.elastic = real("elastic", v);
-         if (s.elastic <= 0 || s.elastic > 1) refuse("elastic", v, "a number above 0, up to 1");
+         s.elastic = above_zero("elastic", v, "a number above 0, up to 1", 1);
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.elastic); }},
       number_row(
@@ -283,8 +290,7 @@ const std::vector<KnobRow>& knob_rows() {
        [](const TrainingSpec& s) { return std::string(name_of(s.error_feedback)); }},
       {"density", "topk, randomk, dgc and other sparse codecs: share of the values that are sent",
        [](TrainingSpec& s, const std::string& v) {
-         s.density = real("density", v);
-         if (s.density <= 0 || s.density > 1) refuse("density", v, "a share above 0, up to 1");
+         s.density = above_zero("density", v, "a share above 0, up to 1, as 0.01 of 1 %", 1);
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.density); }},
       number_row("density_warmup", "sparse codecs: steps in which the density comes down from 0.25",
@@ -311,8 +317,7 @@ const std::vector<KnobRow>& knob_rows() {
       number_row("rank", "powersgd: columns of a factor", &TrainingSpec::rank, 1, kMostRank),
       {"threshold", "threshold: least magnitude that is sent",
        [](TrainingSpec& s, const std::string& v) {
-         s.threshold = real("threshold", v);
-         if (s.threshold <= 0) refuse("threshold", v, "a number above 0");
+         s.threshold = above_zero("threshold", v, "a finite number above 0", kAnyMost);
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.threshold); }},
       real_row("clip", "dgc: limit of a gradient's norm, of N workers clip / sqrt(N) each; 0: none",

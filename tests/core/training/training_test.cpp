@@ -163,7 +163,7 @@ TEST_CASE("a wrong training setting names itself and what is known") {
     return refusal_of(cell, name, value);
   };
   CHECK_THAT(message("bach", "3"), ContainsSubstring("batch"));
-  CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
+  CHECK_THAT(message("batch", "0"), ContainsSubstring("expected a whole number 1..1048576"));
   CHECK_THAT(message("batch", "99999999999"),
              ContainsSubstring("expected a whole number 1..1048576"));
   // A transformer has no positions beyond.
@@ -175,6 +175,23 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("bucket", "0"), ContainsSubstring("auto"));
   cell.algorithm = "wfbp";
   CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
+}
+
+TEST_CASE("a setting of a codec is refused with both ends of what it may be") {
+  WorkCell cell = training_cell({});
+  const auto message = [&](const char* name, const char* value) {
+    return refusal_of(cell, name, value);
+  };
+  for (const char* value : {"0", "-0.1", "1.01", "1%", "nan", "inf", "", "some"})
+    CHECK_THAT(message("density", value),
+               ContainsSubstring("expected a share above 0, up to 1, as 0.01 of 1 %"));
+  for (const char* value : {"0", "-1", "nan", "1.5", "some"})
+    CHECK_THAT(message("gossip_pull", value),
+               ContainsSubstring("expected a number above 0, up to 1"));
+  for (const char* value : {"0", "-0.1", "nan", "1e999"})
+    CHECK_THAT(message("threshold", value), ContainsSubstring("expected a finite number above 0"));
+  for (const char* value : {"0", "-1", "1.5", "65", "99999999999", "-99999999999", "two", ""})
+    CHECK_THAT(message("rank", value), ContainsSubstring("expected a whole number 1..64"));
 }
 
 TEST_CASE("numbers that are none, or that no step would end with, are refused") {

@@ -271,7 +271,7 @@ TEST_CASE("a training work table reads methods and settings, and checks each val
     INFO(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  contains(mistakes(head + "batch = 0\n"), "from 1 on");
+  contains(mistakes(head + "batch = 0\n"), "a whole number 1..1048576");
   contains(mistakes(head + "merge = \"best\"\n"), "unknown merge rule");
   CHECK(
       mistakes(head + "credit = \"8MiB\"\n") ==
