@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "core/vocabulary/json.hpp"
@@ -185,10 +186,13 @@ std::vector<FastestTraining> fastest_trainings(const Reader& reader, std::int64_
   using Order = decltype(environment_order(""));
   using Key = std::tuple<Order, std::string, std::string, std::int64_t, std::string>;
   std::map<Key, const Row*> best;
+  std::set<Key> of_epochs;
   for (const auto& row : rows) {
     const CellFigure& figure = *row.figure;
-    const Row*& known = best[{environment_order(figure.environment), figure.environment,
-                              figure.backend, row.trained->workers, row.trained->task}];
+    const Key key{environment_order(figure.environment), figure.environment, figure.backend,
+                  row.trained->workers, row.trained->task};
+    if (row.trained->typical("epochs")) of_epochs.insert(key);
+    const Row*& known = best[key];
     const auto better = [&] {
       if (known == nullptr) return true;
       const bool counts = trained_as_one(figure);
@@ -200,8 +204,8 @@ std::vector<FastestTraining> fastest_trainings(const Reader& reader, std::int64_
   std::vector<FastestTraining> fastest;
   for (const auto& [key, row] : best) {
     const CellFigure& figure = *row->figure;
-    FastestTraining one{figure.environment, figure.backend, row->trained->model,
-                        row->trained->batch, row->trained->workers};
+    FastestTraining one{figure.environment,  figure.backend,        row->trained->model,
+                        row->trained->batch, row->trained->workers, of_epochs.contains(key)};
     if (trained_as_one(figure)) {
       one.method = figure.algorithm;
       one.step_us = figure.median_us();

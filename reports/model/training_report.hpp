@@ -26,7 +26,8 @@ struct FastestTraining {
   std::string model;
   std::int64_t batch = 0;
   std::int64_t workers = 0;
-  std::string method{};  ///< "": none trained what one process would
+  bool of_epochs = false;  ///< some of it trained epochs, so that it has times to an accuracy
+  std::string method{};    ///< "": none trained what one process would
   double step_us = 0;
   std::optional<double> over_ddp{};  ///< over the best ddp of as many ranks
 };

@@ -286,8 +286,10 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
     const std::string workload =
         fmt::format("{} {} {} batch {} on {}", one.environment, one.backend, one.model, one.batch,
                     counted(one.workers, "worker"));
+    const char* lossy =
+        one.of_epochs ? "lossy: query time_to_target" : "lossy, without epochs: query training";
     std::string line = one.method.empty()
-                           ? fmt::format("training {}: lossy: query time_to_target", workload)
+                           ? fmt::format("training {}: {}", workload, lossy)
                            : fmt::format("training {}: {} at {} a step", workload, one.method,
                                          format_micros(Micros(one.step_us)));
     if (one.over_ddp) line += fmt::format(", {} x the best ddp", format_number(*one.over_ddp));

@@ -295,11 +295,13 @@ TEST_CASE("a table of more numbers than a line has room comes in parts with the 
 
 TEST_CASE("the answer calls fastest what trains as one process would, however short others' rounds",
           "[d-13]") {
-  const auto said = [](const std::string& method, const std::string& settings) {
+  const auto said = [](const std::string& method, const std::string& settings,
+                       bool of_epochs = true) {
     const ScratchFolder folder;
     Store store(folder.file("a.sqlite"));
     TrainingFigures figures;
     figures.role = "worker";
+    if (of_epochs) figures.details["epochs"] = 2;
     SyntheticTraining training{
         {{"d-psgd", R"({"model":"mlp","batch":"8"})"},
          {"bsp-a2a", R"({"model":"mlp","batch":"8","synchronisation":"local",)"
@@ -320,4 +322,7 @@ TEST_CASE("the answer calls fastest what trains as one process would, however sh
   CHECK_THAT(said("d-psgd", R"({"model":"mlp","batch":"8","topology":"exponential"})"),
              ContainsSubstring("2 workers: lossy: query time_to_target\n") &&
                  !ContainsSubstring(" a step,"));
+  // That query has rows of epochs alone.
+  CHECK_THAT(said("d-psgd", R"({"model":"mlp","batch":"8","topology":"exponential"})", false),
+             ContainsSubstring("2 workers: lossy, without epochs: query training\n"));
 }
