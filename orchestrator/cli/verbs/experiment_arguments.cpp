@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
@@ -128,6 +129,20 @@ std::string beginning_of(const std::string& text) {
   return fmt::format("{}... ({} bytes)", text.substr(0, end), text.size());
 }
 
+/// What can have dropped all cells of an experiment.
+std::string why_empty(const Experiment& experiment) {
+  std::set<std::string> needed;
+  for (const auto& work : experiment.work)
+    for (const auto method : work.training)
+      needed.insert(fmt::format("{} runs with architecture \"{}\"", name_of(method),
+                                name_of(architecture_of(method))));
+  std::string why = "where, exclude or --only drop all of them";
+  if (!needed.empty())
+    why += fmt::format(", or the architectures of its work: {}",
+                       join({needed.begin(), needed.end()}, ", "));
+  return why;
+}
+
 Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
             const Capabilities& can) {
   std::optional<Expression> only;
@@ -144,8 +159,7 @@ Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
   }
   Plan plan = make_plan(experiment, can, only ? &*only : nullptr);
   if (plan.groups.empty())
-    throw Error(ErrorKind::input,
-                arguments.file + ": no cell is left: where, exclude or --only drop all of them");
+    throw Error(ErrorKind::input, arguments.file + ": no cell is left: " + why_empty(experiment));
   return plan;
 }
 

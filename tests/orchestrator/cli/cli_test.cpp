@@ -381,7 +381,23 @@ TEST_CASE("an expression that leaves nothing, or is wrong, is refused") {
   const auto path = folder.file("x.toml", kExperiment);
   const auto none = run({"plan", path, "--only", "size > 1GiB"});
   CHECK(none.exit_code == 2);
-  CHECK(none.err.find("no cell is left") != std::string::npos);
+  CHECK(none.err.find("no cell is left: where, exclude or --only drop all of them\n") !=
+        std::string::npos);
+  // A method that needs another architecture than the file has leaves nothing, too.
+  const auto misfit = folder.file("misfit.toml", R"(name = "misfit"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+training = "bsp-ps"
+model = "mlp"
+batch = 8
+steps = 4
+)");
+  CHECK(run({"plan", misfit}).err.find(R"(bsp-ps runs with architecture "ps")") !=
+        std::string::npos);
   const auto wrong = run({"plan", path, "--only", "backend = gloo"});
   CHECK(wrong.exit_code == 2);
   CHECK(wrong.err.find("--only 'backend = gloo': column 9: found \"=\"; did you mean \"==\"?") !=
