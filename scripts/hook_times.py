@@ -114,10 +114,11 @@ def print_whole(folder):
         if reached:
             took[who, side, link][seed] = taken  # of a seed trained twice the last
     print("\n| ours | DDP's | link | seeds | ours over DDP's |\n|---|---|---|---|---|")
-    for (who, side, link), mine in sorted(took.items()):
-        for (_, hook, _), other in sorted(item for item in took.items() if who == "ours" and item[0][::2] == ("DDP", link)):
+    theirs = [(hook, link, by_seed) for (who, hook, link), by_seed in sorted(took.items()) if who == "DDP"]
+    for (_, side, link), mine in sorted(item for item in took.items() if item[0][0] == "ours"):
+        for hook, its_link, other in theirs:
             both = sorted(set(mine) & set(other))
-            if both:
+            if link == its_link and both:
                 print(f"| {side} | {hook} | {link} | {len(both)} | {spread([mine[s] / other[s] for s in both], 3)} |")
 
 

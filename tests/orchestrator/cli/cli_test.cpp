@@ -384,20 +384,9 @@ TEST_CASE("an expression that leaves nothing, or is wrong, is refused") {
   CHECK(none.err.find("no cell is left: where, exclude or --only drop all of them\n") !=
         std::string::npos);
   // A method that needs another architecture than the file has leaves nothing, too.
-  const auto misfit = folder.file("misfit.toml", R"(name = "misfit"
-[axes]
-environment = "bare-metal"
-backend = "gloo"
-architecture = "ring"
-ranks = 2
-[[work]]
-training = "bsp-ps"
-model = "mlp"
-batch = 8
-steps = 4
-)");
-  CHECK(run({"plan", misfit}).err.find(R"(bsp-ps runs with architecture "ps")") !=
-        std::string::npos);
+  const auto misfit = run({"plan", path, "--set", R"(axes.architecture="ring")", "--set",
+                           R"(work=[{training="bsp-ps", model="mlp", batch=8, steps=4}])"});
+  CHECK(misfit.err.find(R"(bsp-ps runs with architecture "ps")") != std::string::npos);
   const auto wrong = run({"plan", path, "--only", "backend = gloo"});
   CHECK(wrong.exit_code == 2);
   CHECK(wrong.err.find("--only 'backend = gloo': column 9: found \"=\"; did you mean \"==\"?") !=
