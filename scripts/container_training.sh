@@ -124,7 +124,8 @@ trap 'ended 129' HUP
 trap 'ended 130' INT
 trap 'ended 143' TERM
 [ -z "$cores" ] || share_of "$cores" 0 >/dev/null || exit 2
-[ -e "$out/beside" ] || echo "$beside" >"$out/beside"
+# What was begun before this was written down was begun with one run of each.
+if ! compgen -G "$out/*.sqlite" >/dev/null; then echo "$beside" >"$out/beside"; elif [ ! -e "$out/beside" ]; then echo 1 >"$out/beside"; fi
 [ "$(cat "$out/beside")" = "$beside" ] ||
   { echo "$out was begun with BESIDE=$(cat "$out/beside"): give that again, or another OUTPUT_FOLDER" >&2; exit 2; }
 codes=() pids=()

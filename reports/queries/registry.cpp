@@ -103,7 +103,7 @@ void refuse_unknown_name(const std::string& column, const std::string& value) {
 Table table_of(const Reader& reader, const std::string& name, const QueryScope& scope) {
   const Query& query = query_named(name);
   if (scope.pool && query.of_figures == nullptr && !query.pools)
-    throw Error(ErrorKind::input, fmt::format("query {}: --pool is for queries of figures, such as "
+    throw Error(ErrorKind::input, fmt::format("query {}: --pool is for some queries, such as "
                                               "latency, overhead and best",
                                               name));
   if (query.of_database != nullptr) {

@@ -129,18 +129,27 @@ std::string beginning_of(const std::string& text) {
   return fmt::format("{}... ({} bytes)", text.substr(0, end), text.size());
 }
 
-/// What can have dropped all cells of an experiment.
-std::string why_empty(const Experiment& experiment) {
-  std::set<std::string> needed;
-  for (const auto& work : experiment.work)
+/// What dropped all cells of an experiment, of what it has that can.
+std::string what_dropped_all(const Experiment& experiment, bool only) {
+  std::set<Architecture> there;
+  for (const auto& dimension : experiment.dimensions)
+    for (const auto& choice : dimension)
+      if (choice.architecture) there.insert(*choice.architecture);
+  std::vector<std::string> causes;
+  if (!experiment.where.empty()) causes.emplace_back("where");
+  if (!experiment.exclude.empty()) causes.emplace_back("exclude");
+  if (only) causes.emplace_back("--only");
+  std::set<std::string> of_work;
+  for (const auto& work : experiment.work) {
+    if (!work.backends.empty()) of_work.insert("a work's backend");
+    if (!work.architectures.empty()) of_work.insert("a work's architecture");
     for (const auto method : work.training)
-      needed.insert(fmt::format("{} runs with architecture \"{}\"", name_of(method),
-                                name_of(architecture_of(method))));
-  std::string why = "where, exclude or --only drop all of them";
-  if (!needed.empty())
-    why += fmt::format(", or the architectures of its work: {}",
-                       join({needed.begin(), needed.end()}, ", "));
-  return why;
+      if (!there.contains(architecture_of(method)))
+        of_work.insert(fmt::format("{}, which runs with architecture \"{}\"", name_of(method),
+                                   name_of(architecture_of(method))));
+  }
+  causes.insert(causes.end(), of_work.begin(), of_work.end());
+  return causes.empty() ? "axes and work do not fit" : "dropped by " + join(causes, ", or by ");
 }
 
 Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
@@ -159,7 +168,8 @@ Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
   }
   Plan plan = make_plan(experiment, can, only ? &*only : nullptr);
   if (plan.groups.empty())
-    throw Error(ErrorKind::input, arguments.file + ": no cell is left: " + why_empty(experiment));
+    throw Error(ErrorKind::input, fmt::format("{}: no cell is left: {}", arguments.file,
+                                              what_dropped_all(experiment, only.has_value())));
   return plan;
 }
 
