@@ -6,11 +6,13 @@
 #   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER PART=SECONDS...
 #   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER cross-search=120 cross-confirm=200 ddp=120
 #   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER nvlink-search=90 nvlink-confirm=150
+#   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER judge=280     on two GPUs: experiments/gpu_tune_judge.toml, 24 launches of
+#     about ten seconds, nothing else. A second grid for scripts/agents_report.sh (JUDGE=OUTPUT_FOLDER/tune.sqlite.xz there).
 # Leaves tune.sqlite.xz (all launches), the exported files in tar archives, compare-*.md and
 # ddp.jsonl. All of the machine's GPUs take part, or the first RANKS. A confirm part without its search before it takes TABLES/PART/table.json, where
 # TABLES=FOLDER is set. A part whose budget ends keeps the launches that were stored.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 root=$(pwd)
@@ -147,8 +149,9 @@ for part in "$@"; do
     cross-confirm) confirm cross "$seconds" ;;
     nvlink-search) search nvlink "$seconds" ;;
     nvlink-confirm) confirm nvlink "$seconds" ;;
+    judge) run_part experiments/gpu_tune_judge.toml "$seconds" judge ;;
     ddp) ddp "$seconds" ;;
-    *) echo "no part \"$name\"; known: cross-search, cross-confirm, nvlink-search, nvlink-confirm, ddp" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: cross-search, cross-confirm, nvlink-search, nvlink-confirm, judge, ddp" >&2; failed=1 ;;
   esac
   pack
 done
