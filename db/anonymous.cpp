@@ -14,6 +14,8 @@
 #include "db/anonymous_words.hpp"
 #include "db/connection.hpp"
 #include "db/draft_database.hpp"
+#include "db/migrations.hpp"
+#include "db/own_schema.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -68,10 +70,8 @@ std::vector<Column> text_columns(SQLite::Database& db) {
 
 void for_each_text(SQLite::Database& db, const Column& column,
                    const std::function<void(const std::string&)>& use) {
-  SQLite::Statement read(db,
-                         fmt::format("SELECT DISTINCT \"{0}\" FROM \"{1}\" WHERE \"{0}\" IS NOT "
-                                     "NULL",
-                                     column.name, column.table));
+  SQLite::Statement read(db, fmt::format("SELECT DISTINCT {0} FROM {1} WHERE {0} IS NOT NULL",
+                                         quoted_name(column.name), quoted_name(column.table)));
   while (read.executeStep()) use(read.getColumn(0).getString());
 }
 
@@ -99,10 +99,9 @@ void change_column(SQLite::Database& db, const Column& column, Anonymizer& words
     note.exec();
     note.reset();
   }
-  db.exec(
-      fmt::format("UPDATE \"{0}\" SET \"{1}\" = (SELECT becomes FROM temp.changes WHERE was = "
-                  "\"{1}\") WHERE \"{1}\" IN (SELECT was FROM temp.changes)",
-                  column.table, column.name));
+  execute_one(db, fmt::format("UPDATE {0} SET {1} = (SELECT becomes FROM temp.changes WHERE was = "
+                              "{1}) WHERE {1} IN (SELECT was FROM temp.changes)",
+                              quoted_name(column.table), quoted_name(column.name)));
   db.exec("DROP TABLE temp.changes");
 }
 
@@ -130,6 +129,13 @@ void renew_digests(SQLite::Database& db) {
   db.exec("DELETE FROM meta WHERE key = 'identity'");
 }
 
+/// What stands in views, and what ANALYZE noted of rows, is not looked through.
+void leave_out_others(SQLite::Database& db) {
+  remake_views(db, current_schema());
+  for (const char* counted : {"sqlite_stat1", "sqlite_stat4"})
+    db.exec(fmt::format("DROP TABLE IF EXISTS {}", counted));
+}
+
 AnonymousSummary change_copy(SQLite::Database& db, const std::vector<std::string>& hidden) {
   db.exec("PRAGMA foreign_keys=OFF; PRAGMA secure_delete=ON");
   Anonymizer words;
@@ -139,8 +145,10 @@ AnonymousSummary change_copy(SQLite::Database& db, const std::vector<std::string
   db.exec("UPDATE launch SET stderr_tail = NULL");
   for (const auto& column : text_columns(db)) change_column(db, column, words);
   renew_digests(db);
+  leave_out_others(db);
   all.commit();
   // Free pages still hold what was replaced.
+  const MayAttach itself(db);
   db.exec("VACUUM");
   return words.summary();
 }
@@ -159,6 +167,8 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
       to, "writing the copy",
       [&] {
         SQLite::Database source = open_for_reading(from);
+        require_current(source, from, current_schema());
+        require_own_schema(source, from, current_schema());
         {
           SQLite::Database copy = draft.open();
           SQLite::Backup backup(copy, source);

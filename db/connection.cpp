@@ -34,6 +34,18 @@ namespace {
 
 constexpr int kBusyTimeoutMs = 30000;
 
+/// Largest value or row, bytes: the settings of a launch of 100,000 cells have half of it.
+constexpr int kMostValueBytes = 64 << 20;
+
+std::string quoted(std::string_view text, char quote) {
+  std::string result(1, quote);
+  for (const char c : text) {
+    result += c;
+    if (c == quote) result += c;
+  }
+  return result + quote;
+}
+
 /// @returns "it belongs to another user (number 0); " where it does, else ""
 std::string whose(const std::string& path) {
   struct stat status {};
@@ -78,6 +90,14 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
       return {fmt::format("another process kept it locked for {} s; wait for it to end",
                           kBusyTimeoutMs / 1000),
               ErrorKind::environment};
+    case SQLITE_TOOBIG:
+      return {fmt::format("a value or row of more than {} MiB, which no DynamICCL writes",
+                          kMostValueBytes >> 20),
+              ErrorKind::data};
+    case SQLITE_ERROR:
+      // Our statements are right for files that are as we write them.
+      return {"the file is not as DynamICCL writes it; name another one with --db",
+              ErrorKind::data};
     default:
       return {"", ErrorKind::environment};
   }
@@ -177,6 +197,7 @@ std::string immutable_uri(const std::string& path) {
 SQLite::Database open_read_only(const std::string& path) {
   try {
     SQLite::Database db(file_name_of(path), SQLite::OPEN_READONLY, kBusyTimeoutMs);
+    distrust(db);
     require_magic(db, path);
     pragma(db, "schema_version");
     return db;
@@ -191,10 +212,41 @@ SQLite::Database open_read_only(const std::string& path) {
       throw;
     }
   }
-  return {immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI, kBusyTimeoutMs};
+  SQLite::Database db(immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI,
+                      kBusyTimeoutMs);
+  distrust(db);
+  return db;
 }
 
 }  // namespace
+
+std::string quoted_name(std::string_view name) { return quoted(name, '"'); }
+std::string quoted_text(std::string_view text) { return quoted(text, '\''); }
+
+int execute_one(SQLite::Database& db, const std::string& sql) {
+  return SQLite::Statement(db, sql).exec();
+}
+
+void distrust(SQLite::Database& db) {
+  sqlite3* handle = db.getHandle();
+  const auto set = [&](int what, int value) {
+    if (sqlite3_db_config(handle, what, value, nullptr) != SQLITE_OK)
+      throw Error(ErrorKind::environment,
+                  "this SQLite library cannot be kept from running what a file says; it is older "
+                  "than 3.31");
+  };
+  set(SQLITE_DBCONFIG_DEFENSIVE, 1);
+  set(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0);
+  set(SQLITE_DBCONFIG_ENABLE_TRIGGER, 0);
+  set(SQLITE_DBCONFIG_ENABLE_VIEW, 0);
+  sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
+  sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, kMostValueBytes);
+}
+
+MayAttach::MayAttach(SQLite::Database& db) : db_(db) {
+  sqlite3_limit(db_.getHandle(), SQLITE_LIMIT_ATTACHED, 1);
+}
+MayAttach::~MayAttach() { sqlite3_limit(db_.getHandle(), SQLITE_LIMIT_ATTACHED, 0); }
 
 std::string file_name_of(const std::string& path) {
   return path.starts_with(':') || path.starts_with("file:") ? "./" + path : path;
@@ -238,6 +290,7 @@ SQLite::Database open_for_writing(const std::string& path) {
     SQLite::Database db(file_name_of(path),
                         SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
                         kBusyTimeoutMs);
+    distrust(db);
     require_magic(db, path);
     check_owner_program(db, path);
     const std::string folder = std::filesystem::absolute(path).parent_path().string();
@@ -245,7 +298,7 @@ SQLite::Database open_for_writing(const std::string& path) {
     choose_journal(db, path, network, network.empty() ? "" : why_locks_do_not_hold(folder));
     // A small cache: rows are appended, and a large one would let the writer grow with its
     // database.
-    db.exec("PRAGMA foreign_keys=ON; PRAGMA cache_size=-2048");
+    db.exec("PRAGMA foreign_keys=ON; PRAGMA cache_size=-2048; PRAGMA cell_size_check=ON");
     if (pragma(db, "foreign_keys") != 1) {
       throw Error(
           ErrorKind::environment,
@@ -282,7 +335,7 @@ SQLite::Database open_for_reading(const std::string& path) {
   }
   return opened(path, [&] {
     SQLite::Database db = open_read_only(path);
-    db.exec("PRAGMA query_only=ON; PRAGMA cache_size=-65536");
+    db.exec("PRAGMA query_only=ON; PRAGMA cache_size=-65536; PRAGMA cell_size_check=ON");
     if (pragma(db, "application_id") != kApplicationId) {
       throw Error(
           ErrorKind::data,

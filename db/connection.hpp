@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/vocabulary/error.hpp"
@@ -17,6 +18,33 @@ inline constexpr int kApplicationId = 0x44594E43;
 /// What SQLite opens as the file of that name: ":memory:" and "file:x?mode=memory" are no file to
 /// it, and what was measured into them would be lost.
 std::string file_name_of(const std::string& path);
+
+/// `name` as SQL names it, whatever letters it has.
+std::string quoted_name(std::string_view name);
+/// `text` as SQL writes a text.
+std::string quoted_text(std::string_view text);
+
+/// Runs one statement: what follows it in `sql` is not run.
+/// @returns how many rows it changed
+int execute_one(SQLite::Database& db, const std::string& sql);
+
+/// Takes from a connection what a file's own schema could do with it: attaching other files,
+/// triggers, views (but those that the connection makes for itself, TEMP), settings that write
+/// pages past SQLite, functions with side effects, values without an end. Before the first
+/// statement: any file may be somebody else's.
+void distrust(SQLite::Database& db);
+
+/// While it lives, a connection may attach one file: VACUUM does, and merging.
+class MayAttach {
+ public:
+  explicit MayAttach(SQLite::Database& db);
+  ~MayAttach();
+  MayAttach(const MayAttach&) = delete;
+  MayAttach& operator=(const MayAttach&) = delete;
+
+ private:
+  SQLite::Database& db_;
+};
 
 /// The one place that opens SQLite. WAL, foreign keys on, waits up to 30 s for another writer.
 /// @throws Error(data) for a file that is no database of ours, Error(input) when this user may not

@@ -19,6 +19,20 @@ namespace {
 class Snapshot {
  public:
   Snapshot(const std::string& other, const std::string& beside) : path_(beside + ".merging") {
+    try {
+      make(other);
+    } catch (...) {
+      remove();
+      throw;
+    }
+  }
+  ~Snapshot() { remove(); }
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  void make(const std::string& other) {
     constexpr int kCopies = 5;
     for (int copies = 0; copies < kCopies; ++copies) {
       remove();
@@ -30,12 +44,6 @@ class Snapshot {
       if (running_in(open_for_reading(other)) == running) return;
     }
   }
-  ~Snapshot() { remove(); }
-  Snapshot(const Snapshot&) = delete;
-  Snapshot& operator=(const Snapshot&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
   static int running_in(const SQLite::Database& db) {
     if (!db.tableExists("run")) return 0;
     SQLite::Statement count(db, "SELECT count(*) FROM run WHERE status = 'running'");
@@ -46,6 +54,7 @@ class Snapshot {
     explained(other, "copying", [&] {
       SQLite::Database from = open_for_reading(other);
       SQLite::Database to(file_name_of(path_), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+      distrust(to);
       SQLite::Backup backup(to, from);
       backup.executeStep();
     });
@@ -66,6 +75,7 @@ class Snapshot {
 class Attached {
  public:
   Attached(SQLite::Database& db, const std::string& path) : db_(db) {
+    const MayAttach other(db_);
     SQLite::Statement attach(db_, "ATTACH ? AS other");
     attach.bind(1, path);
     attach.exec();
@@ -82,8 +92,8 @@ class Attached {
 };
 
 std::string number_of(const std::string& table, const std::string& value) {
-  return fmt::format("(SELECT n.new FROM temp.merge_numbers n WHERE n.of = '{}' AND n.old = {})",
-                     table, value);
+  return fmt::format("(SELECT n.new FROM temp.merge_numbers n WHERE n.of = {} AND n.old = {})",
+                     quoted_text(table), value);
 }
 
 /// Rows of an owned table that belong to a run that comes: all that they cannot be without is
@@ -95,8 +105,8 @@ std::string comes(const MergeTable& table) {
     if (column.numbers.empty() || column.numbers == table.name) continue;
     const bool key = column.required || (table.columns.front().name == column.name);
     if (key)
-      conditions.push_back(
-          fmt::format("{} IS NOT NULL", number_of(column.numbers, "r.\"" + column.name + "\"")));
+      conditions.push_back(fmt::format("{} IS NOT NULL",
+                                       number_of(column.numbers, "r." + quoted_name(column.name))));
   }
   if (conditions.empty()) {
     throw Error(ErrorKind::bug,
@@ -108,39 +118,38 @@ std::string comes(const MergeTable& table) {
 /// Remembers which number each row that comes gets here.
 void number_rows(SQLite::Database& db, const MergeTable& table) {
   if (!table.numbered) return;
-  const auto& key = table.columns.front().name;
+  const std::string kind = quoted_text(table.name);
+  const std::string name = quoted_name(table.name);
+  const std::string key = quoted_name(table.columns.front().name);
   if (table.owned) {
-    db.exec(
-        fmt::format("INSERT INTO temp.merge_numbers SELECT '{0}', r.\"{1}\", r.\"{1}\" + (SELECT "
-                    "coalesce(max(\"{1}\"), 0) FROM main.\"{0}\") FROM other.\"{0}\" r WHERE {2}",
-                    table.name, key, comes(table)));
+    execute_one(db, fmt::format("INSERT INTO temp.merge_numbers SELECT {0}, r.{2}, r.{2} + (SELECT "
+                                "coalesce(max({2}), 0) FROM main.{1}) FROM other.{1} r WHERE {3}",
+                                kind, name, key, comes(table)));
     return;
   }
-  db.exec(fmt::format(
-      "INSERT INTO temp.merge_numbers SELECT '{0}', r.\"{1}\", m.\"{1}\" FROM other.\"{0}\" r "
-      "JOIN main.\"{0}\" m ON m.\"{2}\" = r.\"{2}\"",
-      table.name, key, table.known_by));
+  execute_one(db, fmt::format("INSERT INTO temp.merge_numbers SELECT {0}, r.{2}, m.{2} FROM "
+                              "other.{1} r JOIN main.{1} m ON m.{3} = r.{3}",
+                              kind, name, key, quoted_name(table.known_by)));
 }
 
 std::int64_t copy_rows(SQLite::Database& db, const MergeTable& table) {
   std::vector<std::string> names;
   std::vector<std::string> values;
   for (const auto& column : table.columns) {
-    const std::string quoted = "\"" + column.name + "\"";
+    const std::string quoted = quoted_name(column.name);
     // A shared row gets the next free number.
     if (!table.owned && column.numbers == table.name) continue;
     names.push_back(quoted);
     values.push_back(column.numbers.empty() ? "r." + quoted
                                             : number_of(column.numbers, "r." + quoted));
   }
-  const std::string known = table.owned
-                                ? comes(table)
-                                : fmt::format("r.\"{0}\" NOT IN (SELECT \"{0}\" FROM main.\"{1}\")",
-                                              table.known_by, table.name);
-  return db.exec(
-      fmt::format("INSERT INTO main.\"{0}\"({1}) SELECT {2} FROM other.\"{0}\" r "
-                  "WHERE {3}",
-                  table.name, join(names, ", "), join(values, ", "), known));
+  const std::string name = quoted_name(table.name);
+  const std::string known = table.owned ? comes(table)
+                                        : fmt::format("r.{0} NOT IN (SELECT {0} FROM main.{1})",
+                                                      quoted_name(table.known_by), name);
+  return execute_one(db, fmt::format("INSERT INTO main.{0}({1}) SELECT {2} FROM other.{0} r WHERE "
+                                     "{3}",
+                                     name, join(names, ", "), join(values, ", "), known));
 }
 
 std::vector<std::string> texts(SQLite::Database& db, const std::string& sql) {
@@ -207,8 +216,9 @@ std::string goes(const std::vector<MergeTable>& plan, const MergeTable& table) {
       return one.owned && one.name == column.numbers;
     });
     if (owner != plan.end())
-      return fmt::format("\"{}\" IN (SELECT \"{}\" FROM main.\"{}\" WHERE {})", column.name,
-                         owner->columns.front().name, owner->name, goes(plan, *owner));
+      return fmt::format("{} IN (SELECT {} FROM main.{} WHERE {})", quoted_name(column.name),
+                         quoted_name(owner->columns.front().name), quoted_name(owner->name),
+                         goes(plan, *owner));
   }
   throw Error(ErrorKind::bug,
               fmt::format("table {} has no reference that it cannot be without", table.name));
@@ -217,8 +227,8 @@ std::string goes(const std::vector<MergeTable>& plan, const MergeTable& table) {
 /// Runs of which the other database knows more are taken out here, to come whole.
 void make_way(SQLite::Database& db, const std::vector<MergeTable>& plan, MergeSummary& summary) {
   const std::string both = " FROM main.run m JOIN other.run o ON o.uuid = m.uuid WHERE ";
-  db.exec("INSERT INTO temp.merge_runs SELECT m.uuid" + both + has_more() + " AND " +
-          all_is_there());
+  execute_one(db, "INSERT INTO temp.merge_runs SELECT m.uuid" + both + has_more() + " AND " +
+                      all_is_there());
   summary.grown = texts(db, "SELECT uuid FROM temp.merge_runs ORDER BY uuid");
   summary.diverged =
       number(db, "SELECT count(*)" + both + has_more()) - static_cast<int>(summary.grown.size());
@@ -226,7 +236,8 @@ void make_way(SQLite::Database& db, const std::vector<MergeTable>& plan, MergeSu
                           summary.diverged - static_cast<int>(summary.grown.size());
   for (auto table = plan.rbegin(); table != plan.rend(); ++table)
     if (table->owned && !summary.grown.empty())
-      db.exec(fmt::format("DELETE FROM main.\"{}\" WHERE {}", table->name, goes(plan, *table)));
+      execute_one(db, fmt::format("DELETE FROM main.{} WHERE {}", quoted_name(table->name),
+                                  goes(plan, *table)));
 }
 
 /// What refers to rows that are not there would be left out without a word.

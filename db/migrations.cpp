@@ -5,16 +5,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
-#include "embedded/db_migration_0002_sql.hpp"
-#include "embedded/db_migration_0003_sql.hpp"
-#include "embedded/db_migration_0004_sql.hpp"
-#include "embedded/db_migration_0005_sql.hpp"
-#include "embedded/db_migration_0006_sql.hpp"
-#include "embedded/db_migration_0007_sql.hpp"
-#include "embedded/db_migration_0008_sql.hpp"
-#include "embedded/db_migration_0009_sql.hpp"
-#include "embedded/db_schema_sql.hpp"
-#include "embedded/db_views_sql.hpp"
+#include "db/own_schema.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -44,28 +35,13 @@ bool views_are_current(SQLite::Database& db, const std::string& digest) {
   return stored.executeStep() && stored.getColumn(0).getString() == digest;
 }
 
-void remake_views(SQLite::Database& db, std::string_view views, const std::string& digest) {
-  std::vector<std::string> old;
-  {
-    SQLite::Statement names(db, "SELECT name FROM sqlite_master WHERE type = 'view'");
-    while (names.executeStep()) old.push_back(names.getColumn(0).getString());
-  }
-  for (const auto& name : old) db.exec("DROP VIEW \"" + name + "\"");
-  db.exec(std::string(views));
-  SQLite::Statement store(db,
-                          "INSERT INTO meta(key, value) VALUES ('views_sha256', ?) "
-                          "ON CONFLICT (key) DO UPDATE SET value = excluded.value");
-  store.bind(1, digest);
-  store.exec();
-}
-
 void drop_views(SQLite::Database& db) {
   // A step may rename or drop a column that an old view names.
   std::vector<std::string> old;
   SQLite::Statement names(db, "SELECT name FROM sqlite_master WHERE type = 'view'");
   while (names.executeStep()) old.push_back(names.getColumn(0).getString());
   names.reset();
-  for (const auto& name : old) db.exec("DROP VIEW \"" + name + "\"");
+  for (const auto& name : old) execute_one(db, "DROP VIEW " + quoted_name(name));
 }
 
 /// The same views for one connection; each begins a line.
@@ -92,19 +68,14 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 
 }  // namespace
 
-const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0010_<what>.sql, embed it, and append {10, text}.
-  static const SchemaSet set{embedded::db_schema_sql,
-                             embedded::db_views_sql,
-                             {{2, embedded::db_migration_0002_sql},
-                              {3, embedded::db_migration_0003_sql},
-                              {4, embedded::db_migration_0004_sql},
-                              {5, embedded::db_migration_0005_sql},
-                              {6, embedded::db_migration_0006_sql},
-                              {7, embedded::db_migration_0007_sql},
-                              {8, embedded::db_migration_0008_sql},
-                              {9, embedded::db_migration_0009_sql}}};
-  return set;
+void remake_views(SQLite::Database& db, const SchemaSet& set) {
+  drop_views(db);
+  db.exec(std::string(set.views));
+  SQLite::Statement store(db,
+                          "INSERT INTO meta(key, value) VALUES ('views_sha256', ?) "
+                          "ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+  store.bind(1, sha256_hex(set.views));
+  store.exec();
 }
 
 void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set) {
@@ -115,6 +86,7 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
     const int before = version_of(db);
     if (before > known) refuse_newer(path, before, known);
     refuse_impossible(path, before);
+    require_own_schema(db, path, set);
     return before == known && views_are_current(db, digest);
   });
   if (current) return;
@@ -138,7 +110,7 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
       db.exec(std::string(step.sql));
       version = step.version;
     }
-    if (steps || !views_are_current(db, digest)) remake_views(db, set.views, digest);
+    if (steps || !views_are_current(db, digest)) remake_views(db, set);
     check_foreign_keys(db, path);
     db.exec(fmt::format("PRAGMA user_version = {}", known));
     transaction.commit();
@@ -162,7 +134,6 @@ void require_current(SQLite::Database& db, const std::string& path, const Schema
 }
 
 void read_through_views_of(SQLite::Database& db, const SchemaSet& set) {
-  if (views_are_current(db, sha256_hex(set.views))) return;
   // The main database is opened read-only; only the connection's own, in memory, is written here.
   db.exec("PRAGMA query_only=OFF");
   db.exec(temporary(set.views));

@@ -16,6 +16,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
+#include "db/own_schema.hpp"
 #include "db/usual_db.hpp"
 
 namespace dynamiccl {
@@ -138,7 +139,10 @@ std::size_t bytes_of(const Value& value) {
 class Reader::Impl {
  public:
   explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
-    opened(path_, [&] { require_current(db_, path_, current_schema()); });
+    opened(path_, [&] {
+      require_current(db_, path_, current_schema());
+      require_own_schema(db_, path_, current_schema());
+    });
     // What does not fit into memory would go on into temporary files until a disk is full.
     sqlite3_hard_heap_limit64(static_cast<sqlite3_int64>(kMostAnswerBytes));
     db_.exec("PRAGMA temp_store=MEMORY");

@@ -3,21 +3,22 @@
 #include <fmt/format.h>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "db/statements.hpp"
 
 namespace dynamiccl {
 namespace {
 
-std::string why_not_resumed(const std::string& run, ProcessState owner, std::int64_t pid,
-                            const std::string& host, const std::string& path) {
+std::string why_not_resumed(const std::string& run, std::int64_t row, ProcessState owner,
+                            std::int64_t pid, const std::string& host, const std::string& path) {
   if (owner == ProcessState::alive)
     return fmt::format("run {} is being measured by process {}; wait for it or end it first", run,
                        pid);
   return fmt::format(
       "run {} is marked as being measured by process {} of host {}, which cannot be seen from here "
       "(another machine or container). When it has ended, say so and resume again: sqlite3 {} "
-      "\"UPDATE run SET status = 'interrupted' WHERE uuid = '{}'\"",
-      run, pid, host, path, run);
+      "\"UPDATE run SET status = 'interrupted' WHERE id = {}\"",
+      run, pid, host, shell_quote(path), row);
 }
 
 }  // namespace
@@ -249,8 +250,9 @@ std::optional<std::string> Store::unfinished_run(const std::string& spec_text,
           running ? db_->owner_state(rows.getColumn(1).getInt64()) : ProcessState::dead;
       if (owner == ProcessState::dead) return uuid;
       if (busy.empty())
-        busy = why_not_resumed(uuid, owner, rows.getColumn(3).getInt64(),
-                               rows.getColumn(4).getString(), db_->path());
+        busy =
+            why_not_resumed(uuid, rows.getColumn(1).getInt64(), owner, rows.getColumn(3).getInt64(),
+                            rows.getColumn(4).getString(), db_->path());
     }
     if (!busy.empty()) throw Error(ErrorKind::input, busy);
     return std::nullopt;

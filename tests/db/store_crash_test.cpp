@@ -225,7 +225,7 @@ TEST_CASE("a run whose writer is out of sight is not taken over, and what to do 
   const Store store(path);
   CHECK_THROWS_WITH(store.unfinished_run(plan.run.spec_text, {}),
                     ContainsSubstring("process 7 of host elsewhere, which cannot be seen") &&
-                        ContainsSubstring("SET status = 'interrupted' WHERE uuid = 'run-1'"));
+                        ContainsSubstring("SET status = 'interrupted' WHERE id = 1"));
   SQLite::Database(path, SQLite::OPEN_READWRITE)
       .exec("UPDATE run SET status = 'interrupted' WHERE uuid = 'run-1'");
   CHECK(store.unfinished_run(plan.run.spec_text, {}) == "run-1");

@@ -32,12 +32,12 @@ std::string comment_of(const std::string& definition, const std::string& column)
 }
 
 Table schema_table(const Reader& reader) {
-  // Where the file's views are another program's, the reader's own stand before them.
+  // The reader's own views stand before the file's, which nothing reads.
   const Table columns = reader.query(
       "SELECT m.type AS kind, m.name AS relation, m.sql AS definition, p.name AS column_name, "
       "p.type AS type FROM (SELECT type, name, sql FROM sqlite_temp_master UNION ALL "
-      "SELECT type, name, sql FROM sqlite_master "
-      "WHERE name NOT IN (SELECT name FROM sqlite_temp_master)) m, pragma_table_info(m.name) p "
+      "SELECT type, name, sql FROM sqlite_master WHERE type = 'table') m, "
+      "pragma_table_info(m.name) p "
       "WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%' "
       "ORDER BY m.type, m.name, p.cid");
   const TableView rows(columns);

@@ -1,0 +1,208 @@
+// A database may be somebody else's: what its schema holds is never run.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <set>
+
+#include "core/vocabulary/error.hpp"
+#include "db/anonymous.hpp"
+#include "db/connection.hpp"
+#include "db/own_schema.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void make(const std::string& path) {
+  Store store(path);
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
+  store.end_run("run-1", "complete");
+}
+
+void change(const std::string& path, const std::string& sql) {
+  SQLite::Database db(path, SQLite::OPEN_READWRITE);
+  db.exec(sql);
+}
+
+/// What every way to a database says of it; "" where it takes it.
+std::vector<std::string> verdicts(const ScratchFolder& folder, const std::string& path) {
+  const std::vector<std::function<void()>> ways{
+      [&] { const Reader reader(path); }, [&] { const Store store(path); },
+      [&] { Store(folder.file("mine.sqlite")).merge(path); },
+      [&] { write_anonymous(path, folder.file("shared.sqlite"), {}); }};
+  std::vector<std::string> said;
+  for (const auto& way : ways) {
+    try {
+      way();
+      said.emplace_back();
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::data);
+      said.emplace_back(error.what());
+    }
+  }
+  return said;
+}
+
+std::set<std::string> files_of(const ScratchFolder& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.file("")))
+    names.insert(entry.path().filename().string());
+  return names;
+}
+
+std::string file_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("names are quoted whatever letters they have", "[safety]") {
+  SQLite::Database db(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  for (const std::string name :
+       {"plain", "\"", "a\"; DROP TABLE kept; --", "'", "a b\n", "\x1b["}) {
+    CHECK(db.execAndGet("SELECT " + quoted_text(name)).getString() == name);
+    execute_one(db, "CREATE VIEW " + quoted_name(name) + " AS SELECT 1 AS one");
+    CHECK(db.execAndGet("SELECT one FROM " + quoted_name(name)).getInt() == 1);
+    CHECK(db.execAndGet("SELECT name FROM sqlite_master").getString() == name);
+    execute_one(db, "DROP VIEW " + quoted_name(name));
+  }
+  execute_one(db, "CREATE TABLE first (x); CREATE TABLE second (x)");
+  CHECK(db.tableExists("first"));
+  CHECK_FALSE(db.tableExists("second"));
+}
+
+TEST_CASE("SQL in a view's name is not run by who drops the view", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("theirs.sqlite");
+  make(path);
+  const auto dropped = folder.file("dropped");
+  for (const char* begin : {"", "BEGIN EXCLUSIVE; "}) {
+    const std::string name = "zz\"; COMMIT; ATTACH '" + dropped +
+                             "' AS e; CREATE TABLE e.t(a); DETACH e; " + begin + "--";
+    change(path, "CREATE VIEW " + quoted_name(name) +
+                     " AS SELECT 1; UPDATE meta SET value = '0' WHERE key = 'views_sha256'");
+    const auto copy = folder.file("copy.sqlite");
+    fs::copy_file(path, copy, fs::copy_options::overwrite_existing);
+    CHECK(Store(folder.file("mine.sqlite")).merge(copy).rows >= 0);
+    CHECK_NOTHROW(write_anonymous(copy, folder.file("shared.sqlite"), {}));
+    fs::remove(folder.file("shared.sqlite"));
+    CHECK_NOTHROW(Store(path));
+    CHECK_FALSE(fs::exists(dropped));
+    const auto sql = fmt::format("SELECT count(*) FROM sqlite_master WHERE name LIKE 'zz%'");
+    CHECK(SQLite::Database(path).execAndGet(sql).getInt() == 0);
+  }
+}
+
+TEST_CASE("what is not ours in a schema is named, and the database left as it is", "[safety]") {
+  const std::string endless =
+      "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
+  const auto in_schema = [](const std::string& what) {
+    return "PRAGMA writable_schema = ON; " + what + "; PRAGMA writable_schema = RESET";
+  };
+  const std::vector<std::pair<std::string, std::string>> changes{
+      {"CREATE TRIGGER t AFTER UPDATE ON meta BEGIN " + endless + "; END",
+       "the trigger \"t\" of its schema is none of DynamICCL's"},
+      {"ALTER TABLE run ADD COLUMN g TEXT AS (upper(name))",
+       "the table \"run\" of its schema is not as DynamICCL makes it"},
+      {"ALTER TABLE run ADD COLUMN more TEXT", "the table \"run\""},
+      {"ALTER TABLE run RENAME TO was; CREATE VIEW run AS " + endless,
+       "is not as DynamICCL makes it"},
+      {"CREATE TABLE theirs (x TEXT)", "the table \"theirs\""},
+      {"CREATE INDEX i ON run(upper(name))", "the index \"i\""},
+      {"DROP INDEX launch_measured_once",
+       "the index \"launch_measured_once\" of its schema is "
+       "missing"},
+      {"CREATE VIRTUAL TABLE v USING fts5(x)", "the table \"v"},
+      {"ALTER TABLE sample RENAME TO sample2", "the table \"sample"},
+      {in_schema("UPDATE sqlite_master SET sql = replace(sql, 'signal INTEGER,', "
+                 "'signal INTEGER, /* '' */ x TEXT AS (1), -- '' ') WHERE name = 'launch'"),
+       "the table \"launch\""},
+      {in_schema("INSERT INTO sqlite_master VALUES ('view', 't', 'run', 0, 'CREATE TRIGGER t AFTER "
+                 "UPDATE ON run BEGIN " +
+                 endless + "; END')"),
+       // Where SQLite itself does not take it already.
+       "schema"},
+  };
+  for (const auto& [sql, said] : changes) {
+    INFO(sql);
+    const ScratchFolder folder;
+    const auto path = folder.file("theirs.sqlite");
+    make(path);
+    change(path, sql);
+    const auto before = files_of(folder);
+    const auto bytes = file_bytes(path);
+    for (const auto& verdict : verdicts(folder, path)) CHECK_THAT(verdict, ContainsSubstring(said));
+    auto after = files_of(folder);
+    // Where a log was read by who may not write.
+    for (const char* end : {"mine.sqlite", "theirs.sqlite-wal", "theirs.sqlite-shm"})
+      after.erase(end);
+    CHECK(after == before);
+    CHECK(file_bytes(path) == bytes);
+  }
+}
+
+TEST_CASE("an older database is looked through before it is brought forward", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("old.sqlite");
+  {
+    std::ifstream file(DYNAMICCL_SOURCE_DIR "/db/migrations/0001_baseline.sql");
+    const std::string baseline((std::istreambuf_iterator<char>(file)), {});
+    SQLite::Database old(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    old.exec(baseline +
+             fmt::format("PRAGMA application_id = {}; PRAGMA user_version = 1;", kApplicationId));
+    old.exec("CREATE TRIGGER t AFTER UPDATE ON meta BEGIN SELECT 1; END");
+  }
+  CHECK_THROWS_WITH(Store(path), ContainsSubstring("the trigger \"t\""));
+  change(path, "DROP TRIGGER t");
+  CHECK_NOTHROW(Store(path));
+  // Tables without a version are nobody's of ours.
+  change(path, "PRAGMA user_version = 0");
+  CHECK_THROWS_WITH(Store(path), ContainsSubstring("is none of DynamICCL's"));
+}
+
+TEST_CASE("the views of a file are not read, whatever it says of them", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("theirs.sqlite");
+  make(path);
+  change(path,
+         "DROP VIEW v_run; CREATE VIEW v_run AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT "
+         "x + 1 FROM c) SELECT x AS run_id FROM c");
+  const Reader reader(path);
+  CHECK(reader.query("SELECT run_id FROM v_run").rows ==
+        std::vector<std::vector<Value>>{{std::string("run-1")}});
+}
+
+TEST_CASE("what ANALYZE adds is taken, and left out of a copy for sharing", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  make(path);
+  change(path, "ANALYZE");
+  for (const auto& verdict : verdicts(folder, path)) CHECK(verdict.empty());
+  CHECK_FALSE(SQLite::Database(folder.file("shared.sqlite")).tableExists("sqlite_stat1"));
+}
+
+TEST_CASE("a connection attaches nothing and reads no value without an end", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  make(path);
+  SQLite::Database db = open_for_writing(path);
+  CHECK_THROWS_WITH(db.exec("ATTACH '" + folder.file("b") + "' AS b"),
+                    ContainsSubstring("too many attached databases"));
+  change(path, "UPDATE run SET name = printf('%.*c', 100000000, 'x')");
+  CHECK_THROWS_WITH(Reader(path).query("SELECT name FROM run"),
+                    ContainsSubstring("more than 64 MiB"));
+}
