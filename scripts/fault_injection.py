@@ -133,7 +133,7 @@ def kinds_in_turn(kinds, most, counts, share):
 
 def has_jobs(options):
     """Are the programs built that load the plugin?"""
-    return all(os.access(f"{options.tests}/{name}", os.X_OK) for name in ("net_storm", "relay-rank"))
+    return all(os.access(f"{options.tests}/{name}", os.X_OK) for name in ("net_storm", "tuned-rank"))
 
 
 def inside(options):
@@ -198,14 +198,14 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep every trial's folder")
     parser.add_argument("--report")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--tests", help="where net_storm and relay-rank are (tests/ beside the program)")
+    parser.add_argument("--tests", help="where net_storm and tuned-rank are (tests/ beside the program)")
     options = parser.parse_args()
     options.tests = os.path.abspath(options.tests or f"{os.path.dirname(os.path.abspath(options.program))}/tests")
     unknown = [kind for kind in (options.kinds or "").split(",") if kind and kind not in KINDS]
     if unknown:
         parser.error("no such kind: " + ", ".join(unknown))
     if not has_jobs(options) and any(kind in JOBS for kind in (options.kinds or "").split(",")):
-        parser.error(f"{options.tests}: net_storm and relay-rank are not built, or name their folder with --tests")
+        parser.error(f"{options.tests}: net_storm and tuned-rank are not built, or name their folder with --tests")
     if not os.access(options.program, os.X_OK):
         parser.error(f"{options.program}: not built, or name another with --program")
     if options.inside:

@@ -2,17 +2,16 @@
 # Two containers as hosts with one GPU each, joined by a bridge and with `docker exec` in ssh's place (--remote-shell):
 # experiments, training and the tuner over hosts, on a machine with two GPUs, docker and no package sources.
 #   [BUNDLE=FOLDER] [PROGRAMS=FOLDER] scripts/gpu_hosts.sh OUTPUT_FOLDER PART[=SECONDS]...
-#   scripts/gpu_hosts.sh OUTPUT_FOLDER gloo=60 cells=120 apart=90 train=180 tune=240 leader=60
+#   scripts/gpu_hosts.sh OUTPUT_FOLDER gloo=60 cells=120 apart=90 train=180 tune=240
 #   scripts/gpu_hosts.sh OUTPUT_FOLDER cells=40 tune=100     the shortest that shows NCCL and the tuner over hosts
 # gloo: all-reduces on CPUs, which need no GPU; cells: NCCL's (experiments/gpu_hosts.toml); apart: the same with a folder of
 # launches that the hosts do not see, so that records come by connections; train: its training cell, whose trainer
-# scripts/gpu_train.sh builds where there is none; tune: `tune -- COMMAND` with a command that starts a rank on each host;
-# leader: the same job under dynamiccl-leader on one host and its relay on the other, a folder of its own on each.
+# scripts/gpu_train.sh builds where there is none; tune: `tune -- COMMAND` with a command that starts a rank on each host.
 # SECONDS end a part. Leaves answers, logs, hosts.sqlite.xz and regimes.txt, which says for every launch where its ranks were;
 # its last line is `over both hosts: N of N good launches`, and anything less is a failure (exit code 1).
 # PROGRAMS holds dynamiccl, workers and plugin (build/release). Runs as root.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 if [ -z "${PROGRAMS:-}" ]; then . scripts/gpu_setup.sh; fi
@@ -90,7 +89,7 @@ trap 'kill "\${pids[@]}" 2>/dev/null; for host in gpu0 gpu1; do $shell \$host "p
 port=\$((20000 + RANDOM % 20000))
 for rank in 0 1; do
   $shell gpu\$rank "exec env RANK=\$rank WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=$engine_subnet.10 MASTER_PORT=\$port \\
-    NCCL_SOCKET_IFNAME=eth0 \${NCCL_CONF_FILE:+NCCL_CONF_FILE=\$NCCL_CONF_FILE} \${JOB_ENV:-} \\
+    NCCL_SOCKET_IFNAME=eth0 \${NCCL_CONF_FILE:+NCCL_CONF_FILE=\$NCCL_CONF_FILE} \\
     python3 $root/scripts/nccl_sizes.py --steps \$1" & pids+=(\$!)
 done
 for pid in "\${pids[@]}"; do wait "\$pid" || code=1; done
@@ -111,32 +110,12 @@ tune() {
   [ $code = 0 ] || failed=1
 }
 
-# The leader decides for both hosts over TCP: nothing of the agreement lies on a folder that both see.
-leader() {
-  local plugin=$programs/libdynamiccl-nccl-plugin.so pids=() code
-  write_job
-  say "leader"
-  for host in gpu0 gpu1; do "$shell" $host "mkdir -p /tmp/tuner"; done
-  "$shell" gpu0 "exec $programs/dynamiccl-leader /tmp/tuner --listen 7077 --agent bandit --seconds $1 --out $out/leader.table \
-    --decisions $out/leader-decisions.jsonl" >"$out/leader.txt" 2>&1 & pids+=($!)
-  sleep 1
-  "$shell" gpu1 "exec $programs/dynamiccl-leader /tmp/tuner --relay $engine_subnet.10:7077 --seconds $1" \
-    >"$out/relay.txt" 2>&1 & pids+=($!)
-  JOB_ENV="NCCL_TUNER_PLUGIN=$plugin NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_TUNER_FOLDER=/tmp/tuner DYNAMICCL_TUNER_HOSTS=2" \
-    timeout --kill-after=10 "$1" "$out/job.sh" 400 >"$out/leader-job.txt" 2>&1
-  code=$?
-  for pid in "${pids[@]}"; do wait "$pid"; done
-  tail -n 5 "$out/leader-job.txt"; cat "$out/leader.txt" "$out/relay.txt"
-  say "leader: the job ended with $code"
-  [ $code = 0 ] || failed=1
-}
-
 start_hosts || exit 2
 for part in "$@"; do
   name=${part%%=*} seconds=120
   [ "$name" = "$part" ] || seconds=${part#*=}
   case $name in
-    gloo | cells | apart | train | tune | leader) $name "$seconds" ;;
+    gloo | cells | apart | train | tune) $name "$seconds" ;;
     *) echo "$name: no such part" >&2; exit 2 ;;
   esac
 done

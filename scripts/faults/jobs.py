@@ -129,8 +129,8 @@ class TunedJob(Job):
         variables = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin, "DYNAMICCL_TUNER_FOLDER": self.folder}
         self.ranks = []
         for rank in range(self.ranks_count):
-            words = [rank, self.ranks_count, 1, 1000 + number, f"{self.records}/sync", f"{self.records}/log{rank}", self.calls]
-            program = f"{world.test_folder}/relay-rank"
+            words = [rank, self.ranks_count, 1000 + number, f"{self.records}/sync", f"{self.records}/log{rank}", self.calls]
+            program = f"{world.test_folder}/tuned-rank"
             self.ranks.append(self.start([program, *map(str, words)], variables))
 
     def start_leader(self):

@@ -223,6 +223,34 @@ TEST_CASE("a launch whose steps are others than the first one's does not count",
   CHECK(nothing_left(program));
 }
 
+TEST_CASE("a job over two hosts gets launch settings, and is told why its calls keep NCCL's own",
+          "[E-102][E-117]") {
+  const OverSockets sockets;
+  const Program program;
+  fs::create_directories(program.folder() + "/other-host");
+  const std::vector<std::string> job{kJob, "--apart", program.folder() + "/other-host"};
+  std::vector<std::string> tune{
+      "tune", "--out", program.folder() + "/tuned", "--launches", "2", "--pairs", "2", "--steps",
+      "8",    "--"};
+  tune.insert(tune.end(), job.begin(), job.end());
+  const auto tuned = program.run(tune);
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, "1 of the 2 ranks of communicator "));
+  CHECK(says(tuned.err, "launch settings hold for all of its hosts"));
+  CHECK(program.value("SELECT count(*) FROM decision WHERE task_key LIKE 'nccl/job/step/%'") > 0);
+  CHECK(program.value("SELECT count(*) FROM decision WHERE task_key NOT LIKE 'nccl/job/step/%'") ==
+        0);
+  std::vector<std::string> online{"tune", "--online", "--out", program.folder() + "/tuned", "--"};
+  online.insert(online.end(), job.begin(), job.end());
+  online.insert(online.end(), {"--steps", "30"});
+  const auto accompanied = program.run(online);
+  INFO(accompanied.err);
+  CHECK(accompanied.exit_code == 0);
+  CHECK(says(accompanied.err, "1 of the 2 ranks of communicator "));
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("ranks that one folder reaches are offered it as their network", "[C-39][E-102]") {
   const OverNetwork network;
   const Program program;

@@ -4,7 +4,8 @@
 // with, whatever else the machine does. Where NCCL_NET asks for the plugin's own network, bytes go
 // through that instead, by the calls that NCCL makes of it.
 //   socket-job [--ranks N] [--steps N] [--loop plain|layers|random|graph] [--own-clock FILE]
-//              [--pace BYTES_PER_SECOND]
+//              [--pace BYTES_PER_SECOND] [--apart FOLDER]
+// The last rank of a job that is apart meets the others' tuners in FOLDER, as on another host.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -187,9 +188,9 @@ bool wants_plugin_network() {
 class Rank {
  public:
   Rank(std::uint64_t communicator, const std::vector<int>& listening, const std::vector<int>& ports,
-       int rank)
+       int rank, int nodes)
       : ring_(listening, ports, rank),
-        plugins_(communicator, static_cast<int>(ports.size()), rank),
+        plugins_(communicator, static_cast<int>(ports.size()), rank, nodes),
         rank_(rank),
         ranks_(static_cast<int>(ports.size())) {
     if (wants_plugin_network()) plugin_ring_ = std::make_unique<PluginRing>(ring_);
@@ -277,12 +278,14 @@ int main(int argc, char** argv) {
   int steps = 100000;
   std::string loop = "plain";
   std::string clock;
+  std::string apart;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
     if (option == "--ranks") ranks = std::atoi(argv[i + 1]);
     if (option == "--steps") steps = std::atoi(argv[i + 1]);
     if (option == "--loop") loop = argv[i + 1];
     if (option == "--own-clock") clock = argv[i + 1];
+    if (option == "--apart") apart = argv[i + 1];
     if (option == "--pace") bytes_per_second = std::atof(argv[i + 1]);
   }
   std::vector<int> listening;
@@ -304,9 +307,10 @@ int main(int argc, char** argv) {
   for (int r = 0; r < ranks; ++r) {
     const pid_t child = fork();
     if (child == 0) {
+      if (!apart.empty() && r + 1 == ranks) setenv("DYNAMICCL_TUNER_FOLDER", apart.c_str(), 1);
       read_conf();
       {
-        Rank rank(communicator, listening, ports, r);
+        Rank rank(communicator, listening, ports, r, apart.empty() ? 1 : 2);
         train(rank, steps, loop, r == 0 ? clock : "");
       }
       std::exit(0);

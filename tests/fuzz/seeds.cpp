@@ -9,7 +9,6 @@
 #include "core/wire/record_frames.hpp"
 #include "tests/fuzz/wire_targets.hpp"
 #include "tuner/control/region.hpp"
-#include "tuner/control/wire.hpp"
 #include "tuner/transport/wire.hpp"
 
 namespace dynamiccl::fuzz {
@@ -22,15 +21,15 @@ std::string bytes_of(const Value& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-/// One with a table, and one that waits for a leader across hosts.
+/// One with a table, and one that waits for a leader.
 std::vector<std::string> regions() {
   std::vector<std::string> made;
   CallTable start;
   start.cells[0][3].channels = 4;
-  for (const bool across_hosts : {false, true}) {
+  for (const CallTable* table : std::initializer_list<const CallTable*>{&start, nullptr}) {
     std::string folder = (fs::temp_directory_path() / "corpus-XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    const Region::Spec spec{7, 2, 1, across_hosts, across_hosts ? nullptr : &start};
+    const Region::Spec spec{7, 2, 1, table};
     std::string problem;
     if (Region::open_or_make(folder, spec, problem) != nullptr) {
       std::ifstream file(Region::path_of(folder, spec.communicator), std::ios::binary);
@@ -79,24 +78,10 @@ std::vector<std::string> ring_words() {
   return made;
 }
 
-/// A round's verdict and a rank's facts, as a relay sends them.
-std::vector<std::string> relay_messages() {
-  std::string text;
-  for (const std::string facts :
-       {"", R"({"rank":1,"system":{"boot_id":"b"},"process":{"pid":7}})"}) {
-    WireHeader header;
-    if (!facts.empty()) header.kind = WireHeader::Kind::facts;
-    header.text_bytes = static_cast<std::uint32_t>(facts.size());
-    text += bytes_of(header) + facts;
-  }
-  return {text};
-}
-
 }  // namespace
 
 std::vector<std::string> made_seeds(std::string_view target) {
   if (target == "region") return regions();
-  if (target == "relay-messages") return relay_messages();
   if (target == "record-frames") return record_frames();
   if (target == "transport-ring") return ring_words();
   return {};

@@ -26,7 +26,6 @@
 #include "tests/fuzz/wire_targets.hpp"
 #include "tuner/control/call_table.hpp"
 #include "tuner/control/region.hpp"
-#include "tuner/control/wire.hpp"
 #include "tuner/job/decision_record.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/policy/policy_file.hpp"
@@ -182,26 +181,6 @@ void read_region(const std::string& input) {
   for (std::size_t i = 0; i < region->ranks(); ++i) region->slot(i).acked.load();
 }
 
-/// What a relay says to a leader.
-void read_relay_messages(const std::string& input) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw std::runtime_error("no sockets");
-  WireSocket leader(ends[0]);
-  std::vector<std::string> told;
-  const auto hear = [&] {
-    while (const auto message = leader.receive()) told.push_back(message->text);
-  };
-  for (std::size_t sent = 0; sent < input.size() && leader.alive();) {
-    const auto n =
-        send(ends[1], input.data() + sent, input.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n > 0) sent += static_cast<std::size_t>(n);
-    hear();
-  }
-  close(ends[1]);
-  hear();
-  read_job_facts("/nowhere", {}, 2, 2, told);
-}
-
 void read_provenance(const std::string& input) {
   std::vector<std::string> words;
   std::string word;
@@ -238,7 +217,6 @@ const std::vector<Target>& targets() {
                                        {"configuration-table", read_configuration_table},
                                        {"call-table", read_call_table},
                                        {"region", read_region},
-                                       {"relay-messages", read_relay_messages},
                                        {"provenance", read_provenance}};
   return all;
 }

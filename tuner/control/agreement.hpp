@@ -54,25 +54,19 @@ enum class RankStep {
   acknowledge,  ///< take a copy of the table, say so, carry on
   abort,        ///< compare-and-swap to aborted, read again
   judge,        ///< commit when all ranks have acknowledged, else abort; read again
-  wait,         ///< across hosts: read again until it is decided
-  refuse,       ///< across hosts: say that the proposal came too late, carry on
   adopt,        ///< the new table from this call on; carry on
   drop          ///< the proposal has failed: forget its table, look at the word once more
 };
 
-/// @param across_hosts ranks of other hosts read other words: only the leader may decide
-constexpr RankStep next_step(const Proposal& p, const RankView& rank, std::int64_t n,
-                             bool across_hosts) {
+constexpr RankStep next_step(const Proposal& p, const RankView& rank, std::int64_t n) {
   // A newer proposal is made only after the older one was settled by all, or has failed.
   if (rank.acked != 0 && rank.acked != p.epoch) return RankStep::drop;
   if (p.epoch == 0 || p.epoch == rank.settled) return RankStep::carry_on;
   const bool acked = rank.acked == p.epoch;
   switch (p.state) {
     case ProposalState::prepared:
-      if (!acked && n < p.boundary) return RankStep::acknowledge;
-      if (!acked) return across_hosts ? RankStep::refuse : RankStep::abort;
-      if (n < p.boundary) return RankStep::carry_on;
-      return across_hosts ? RankStep::wait : RankStep::judge;
+      if (!acked) return n < p.boundary ? RankStep::acknowledge : RankStep::abort;
+      return n < p.boundary ? RankStep::carry_on : RankStep::judge;
     case ProposalState::committed:
       // It cannot be committed without this rank's word; a rank that joins late stays out.
       if (!acked || n < p.boundary) return RankStep::carry_on;

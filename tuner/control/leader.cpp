@@ -10,25 +10,15 @@ namespace dynamiccl {
 
 namespace {
 
-/// On one host every rank is awaited; across hosts the others' slots stay empty here.
-std::size_t ranks_of(const Region& region) {
-  const RegionHeader& header = region.header();
-  if (header.across_hosts == 0) return region.ranks();
-  return std::min<std::size_t>(header.claimed.load(std::memory_order_acquire), region.ranks());
+bool all_ranks_gone(const Region& region) {
+  for (std::size_t i = 0; i < region.ranks(); ++i)
+    if (region.slot(i).gone.load(std::memory_order_acquire) == 0) return false;
+  return true;
 }
 
 }  // namespace
 
-bool all_ranks_gone(const Region& region) {
-  const std::size_t ranks = ranks_of(region);
-  for (std::size_t i = 0; i < ranks; ++i)
-    if (region.slot(i).gone.load(std::memory_order_acquire) == 0) return false;
-  return ranks > 0;
-}
-
-std::size_t TableLeader::ranks_here() const { return ranks_of(*region_); }
-
-Leader::Leader(std::shared_ptr<Region> region) : TableLeader(std::move(region)) {
+Leader::Leader(std::shared_ptr<Region> region) : region_(std::move(region)) {
   if (!region_->lock_leadership())
     throw Error(ErrorKind::environment,
                 "another leader holds this communicator: end it first, or give this one another "
@@ -79,7 +69,7 @@ void Leader::propose(const CallTable& table, std::int64_t ahead) {
 
 bool Leader::committed() const { return proposal().state == ProposalState::committed; }
 
-std::int64_t TableLeader::furthest_call() const {
+std::int64_t Leader::furthest_call() const {
   std::int64_t most = 0;
   for (std::size_t i = 0; i < region_->ranks(); ++i)
     most = std::max(most, region_->slot(i).calls.load(std::memory_order_relaxed));
@@ -93,12 +83,12 @@ std::int64_t Leader::spread() const {
   return std::max<std::int64_t>(furthest_call() - least, 0);
 }
 
-CellObservation TableLeader::observe(std::size_t function, std::size_t bin) const {
+CellObservation Leader::observe(std::size_t function, std::size_t bin) const {
   // An aborted proposal leaves the ranks with an older epoch: what they say themselves counts.
   const std::uint32_t epoch =
       region_->slot(0).summaries[function][bin].epoch.load(std::memory_order_acquire);
   CellObservation seen{std::numeric_limits<std::uint32_t>::max(), Micros{}, epoch, Micros{}};
-  for (std::size_t i = 0; i < ranks_here(); ++i) {
+  for (std::size_t i = 0; i < region_->ranks(); ++i) {
     const CellSummary& cell = region_->slot(i).summaries[function][bin];
     const std::uint32_t count = cell.count.load(std::memory_order_acquire);
     if (cell.epoch.load(std::memory_order_acquire) != epoch || count == 0) return {};

@@ -17,67 +17,45 @@ struct CellObservation {
   Micros least;             ///< of the fastest rank: what the call takes when nobody is late
 };
 
-/// Who proposes tables to the ranks of one communicator, on one host or on several.
-class TableLeader {
+/// Proposes tables to the ranks of one communicator on one host, without ever holding them up.
+/// One leader at a time; when it dies the ranks keep the last committed table, and the next one
+/// carries on.
+class Leader {
  public:
   enum class Progress {
     free,      ///< no proposal is open: propose() may be called
     open,      ///< prepared, undecided
-    settling,  ///< committed, and some rank has not reached the boundary yet; or ranks are missing
-    ended      ///< all ranks of a host have left, or no further table can be numbered
+    settling,  ///< committed, and some rank has not reached the boundary yet
+    ended      ///< all ranks have left, or no further table can be numbered
   };
-  explicit TableLeader(std::shared_ptr<Region> region) : region_(std::move(region)) {}
-  virtual ~TableLeader() = default;
-  TableLeader(const TableLeader&) = delete;
-  TableLeader& operator=(const TableLeader&) = delete;
-
-  /// Looks at the ranks, decides what can be decided. Cheap; call it as often as wanted.
-  /// @throws Error(environment) when ranks cannot be reached any more
-  virtual Progress poll() = 0;
-  /// Prepares `table` for a boundary that the ranks have not reached.
-  /// @param ahead calls between the furthest rank and the boundary
-  /// @throws Error(bug) unless poll() said free
-  virtual void propose(const CallTable& table, std::int64_t ahead) = 0;
-  /// An outcome of the proposal made last; only after poll() no longer says open.
-  [[nodiscard]] virtual bool committed() const = 0;
-  /// Calls between the furthest rank and the one behind most.
-  [[nodiscard]] virtual std::int64_t spread() const = 0;
-
-  /// Of this host's ranks.
-  [[nodiscard]] std::int64_t furthest_call() const;
-  [[nodiscard]] CellObservation observe(std::size_t function, std::size_t bin) const;
-  /// What this host's ranks were told last.
-  [[nodiscard]] Proposal proposal() const { return unpack(word()); }
-  [[nodiscard]] const Region& region() const { return *region_; }
-
- protected:
-  [[nodiscard]] std::uint64_t word() const {
-    return region_->header().word.load(std::memory_order_acquire);
-  }
-  /// Slots of ranks that run on this host.
-  [[nodiscard]] std::size_t ranks_here() const;
-  std::shared_ptr<Region> region_;
-};
-
-/// Proposes tables to the ranks of one communicator on one host, without ever holding them up.
-/// One leader at a time; when it dies the ranks keep the last committed table, and the next one
-/// carries on.
-class Leader : public TableLeader {
- public:
   /// @throws Error(environment) when another leader holds the region
   explicit Leader(std::shared_ptr<Region> region);
 
-  Progress poll() override;
-  void propose(const CallTable& table, std::int64_t ahead) override;
+  /// Looks at the ranks, decides what can be decided. Cheap; call it as often as wanted.
+  Progress poll();
+  /// Prepares `table` for a boundary that the ranks have not reached.
+  /// @param ahead calls between the furthest rank and the boundary
+  /// @throws Error(bug) unless poll() said free
+  void propose(const CallTable& table, std::int64_t ahead);
   /// propose() in its two halves, so that a test can stop in between.
   std::uint32_t write_table(const CallTable& table);
   void announce(std::uint32_t epoch, std::int64_t ahead);
-  [[nodiscard]] bool committed() const override;
-  [[nodiscard]] std::int64_t spread() const override;
-};
+  /// An outcome of the proposal made last; only after poll() no longer says open.
+  [[nodiscard]] bool committed() const;
+  /// Calls between the furthest rank and the one behind most.
+  [[nodiscard]] std::int64_t spread() const;
+  [[nodiscard]] std::int64_t furthest_call() const;
+  [[nodiscard]] CellObservation observe(std::size_t function, std::size_t bin) const;
+  /// What the ranks were told last.
+  [[nodiscard]] Proposal proposal() const { return unpack(word()); }
+  [[nodiscard]] const Region& region() const { return *region_; }
 
-/// All ranks that this region will ever hold have left.
-bool all_ranks_gone(const Region& region);
+ private:
+  [[nodiscard]] std::uint64_t word() const {
+    return region_->header().word.load(std::memory_order_acquire);
+  }
+  std::shared_ptr<Region> region_;
+};
 
 /// Regions that lie in a folder: communicators that are there to be led.
 std::vector<std::string> regions_in(const std::string& folder);

@@ -13,12 +13,10 @@ void pause_at(const char* where) {
 }
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-constexpr long kPollNs = 20'000;
 
 }  // namespace
 
-Member::Member(std::shared_ptr<Region> region, std::int64_t patience_ns)
-    : patience_ns_(patience_ns), region_(std::move(region)) {
+Member::Member(std::shared_ptr<Region> region) : region_(std::move(region)) {
   // No call of any size has connected anything yet.
   for (std::atomic<std::uint64_t>& sizes : changed_) sizes = ~std::uint64_t{0};
   slot_ = region_->claim();
@@ -44,34 +42,14 @@ void Member::adopt(const Proposal& proposal) noexcept {
   slot_->settled.store(proposal.epoch, std::memory_order_release);
 }
 
-bool Member::wait_for_verdict(std::uint64_t word) noexcept {
-  const std::int64_t begun = monotonic_ns();
-  slot_->waits.fetch_add(1, std::memory_order_relaxed);
-  bool hope = true;
-  while (hope && header_->word.load(std::memory_order_acquire) == word) {
-    const std::int64_t beat =
-        std::max(begun, header_->relay_beat_ns.load(std::memory_order_relaxed));
-    hope = header_->relay_lost.load(std::memory_order_acquire) == 0 &&
-           monotonic_ns() - beat < patience_ns_;
-    const timespec pause{0, kPollNs};
-    nanosleep(&pause, nullptr);
-  }
-  // A verdict that came in the last moment counts.
-  hope = header_->word.load(std::memory_order_acquire) != word;
-  slot_->waited_ns.fetch_add(static_cast<std::uint64_t>(monotonic_ns() - begun),
-                             std::memory_order_relaxed);
-  return hope;
-}
-
 void Member::settle(std::int64_t n) noexcept {
-  while (!lost_) {
+  for (;;) {
     std::uint64_t word = header_->word.load(std::memory_order_acquire);
     const Proposal p = unpack(word);
-    RankStep step = next_step(p, view_, n, header_->across_hosts != 0);
+    RankStep step = next_step(p, view_, n);
     pause_at("step");
     // A torn table is as good as none.
-    if (step == RankStep::acknowledge && !region_->copy_table(p, next_))
-      step = header_->across_hosts != 0 ? RankStep::refuse : RankStep::abort;
+    if (step == RankStep::acknowledge && !region_->copy_table(p, next_)) step = RankStep::abort;
     switch (step) {
       case RankStep::carry_on:
         seen_ = word;
@@ -92,14 +70,6 @@ void Member::settle(std::int64_t n) noexcept {
           (commit ? header_->committed : header_->aborted).fetch_add(1, std::memory_order_relaxed);
         break;
       }
-      case RankStep::wait:
-        lost_ = !wait_for_verdict(word);
-        break;
-      case RankStep::refuse:
-        slot_->refused.store(p.epoch, std::memory_order_release);
-        seen_ = word;
-        look_again_at_ = kNever;
-        return;
       case RankStep::adopt:
         adopt(p);
         break;

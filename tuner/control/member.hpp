@@ -23,14 +23,12 @@ class Member {
   /// Alone: the table stays as it is.
   explicit Member(const CallTable& table) : current_(table) {}
   /// With the others that map the region. Acknowledges a proposal that is already there.
-  /// @param patience_ns across hosts: how long a rank waits for its relay's sign of life
-  Member(std::shared_ptr<Region> region, std::int64_t patience_ns);
+  explicit Member(std::shared_ptr<Region> region);
   ~Member();
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  /// The setting of the next call. Nanoseconds while nothing changes; waits only across hosts, at
-  /// a boundary without verdict.
+  /// The setting of the next call. Nanoseconds while nothing changes; never waits.
   CallCell decide(std::size_t function, std::size_t bin) noexcept {
     const std::int64_t n = calls_++;
     if (slot_ != nullptr) {
@@ -40,9 +38,6 @@ class Member {
     }
     return current_.cells[function][bin];
   }
-  /// The relay is gone and a proposal this rank has acknowledged is undecided: the job must end,
-  /// as this rank cannot know what the others do.
-  [[nodiscard]] bool lost() const { return lost_; }
   /// Of the table in use; calls are summed up under it.
   [[nodiscard]] std::uint32_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t calls() const { return calls_; }
@@ -57,8 +52,6 @@ class Member {
  private:
   void settle(std::int64_t n) noexcept;
   void adopt(const Proposal& proposal) noexcept;
-  /// @returns false when no verdict can come any more
-  bool wait_for_verdict(std::uint64_t word) noexcept;
 
   CallTable current_{};
   CallTable next_{};
@@ -71,8 +64,6 @@ class Member {
   std::atomic<std::uint32_t> epoch_{0};
   /// By function, a bit per size: its setting has changed since a call of it was summed up.
   std::array<std::atomic<std::uint64_t>, kCallFunctions> changed_{};
-  bool lost_ = false;
-  std::int64_t patience_ns_ = 0;
   std::shared_ptr<Region> region_;
 };
 

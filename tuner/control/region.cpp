@@ -29,6 +29,18 @@ std::string failure(const char* what, const std::string& path) {
   return std::string(what) + " " + path + ": " + std::strerror(errno);
 }
 
+/// Of this host's kernel since it started; 0: not known.
+std::uint64_t host_number() {
+  std::array<char, 36> id{};
+  const int file = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  const ssize_t bytes = file < 0 ? 0 : ::read(file, id.data(), id.size());
+  if (file >= 0) ::close(file);
+  std::uint64_t number = 0;
+  for (ssize_t i = 0; i < bytes; ++i)
+    number = number * 31 + static_cast<unsigned char>(id[static_cast<std::size_t>(i)]);
+  return number;
+}
+
 /// All else is zeros already: the file is new.
 void fill(RegionHeader& header, const Region::Spec& spec) {
   header.magic = kRegionMagic;
@@ -36,13 +48,12 @@ void fill(RegionHeader& header, const Region::Spec& spec) {
   header.ranks = spec.ranks;
   header.communicator = spec.communicator;
   header.nodes = spec.nodes;
-  header.across_hosts = spec.across_hosts ? 1 : 0;
+  header.host = host_number();
   if (spec.start == nullptr) return;
   for (PublishedTable& published : header.tables)
     published = {checksum_of(*spec.start), 0, 0, *spec.start};
-  // Acknowledged by ranks before their first call; across hosts a leader proposes it.
-  if (!spec.across_hosts)
-    header.word.store(pack({1, ProposalState::prepared, true, 0}), std::memory_order_release);
+  // Acknowledged by ranks before their first call.
+  header.word.store(pack({1, ProposalState::prepared, true, 0}), std::memory_order_release);
 }
 
 /// @returns false when the file could not be made and filled
@@ -159,9 +170,12 @@ std::unique_ptr<Region> Region::open_or_make(const std::string& folder, const Sp
       if (!linked) return nullptr;
     }
     auto region = open(path, problem);
-    if (region != nullptr && (region->ranks() != spec.ranks ||
-                              region->header().across_hosts != (spec.across_hosts ? 1U : 0U))) {
+    if (region != nullptr && region->ranks() != spec.ranks) {
       problem = path + ": it is of another communicator";
+      return nullptr;
+    }
+    if (region != nullptr && region->header().host != host_number()) {
+      problem = path + ": ranks of another host made it; settings per call are for one host";
       return nullptr;
     }
     return region;

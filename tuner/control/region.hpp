@@ -17,7 +17,7 @@ std::int64_t monotonic_ns();
 /// Layout of the file that the ranks of one communicator on one host and their leader map. Only
 /// lock-free atomics: processes that share it may be stopped or killed anywhere.
 inline constexpr std::uint64_t kRegionMagic = 0x44594e434f4c4c31ULL;
-inline constexpr std::uint32_t kRegionVersion = 1;
+inline constexpr std::uint32_t kRegionVersion = 2;
 
 struct CellSummary {
   std::atomic<std::uint32_t> epoch;  ///< of the table that the calls ran under
@@ -31,10 +31,7 @@ struct alignas(64) RankSlot {
   std::atomic<std::int64_t> calls;  ///< decided so far
   std::atomic<std::uint32_t> acked;
   std::atomic<std::uint32_t> settled;
-  std::atomic<std::uint32_t> refused;  ///< across hosts: the last proposal that came too late
-  std::atomic<std::uint32_t> gone;     ///< 1: its communicator was destroyed
-  std::atomic<std::uint64_t> waits;    ///< calls that had to wait for a verdict
-  std::atomic<std::uint64_t> waited_ns;
+  std::atomic<std::uint32_t> gone;    ///< 1: its communicator was destroyed
   std::atomic<std::uint64_t> masked;  ///< calls whose setting the library does not have
   alignas(64) std::array<std::array<CellSummary, kCallBins>, kCallFunctions> summaries;
 };
@@ -52,13 +49,12 @@ struct RegionHeader {
   std::uint32_t ranks;
   std::uint64_t communicator;
   std::uint32_t nodes;
-  std::uint32_t across_hosts;  ///< 1: the leader alone decides, through a relay
+  std::uint32_t reserved;
+  std::uint64_t host;  ///< whose kernel keeps the mapping one for all: others see what they want
   alignas(64) std::atomic<std::uint64_t> word;
   alignas(64) std::atomic<std::uint32_t> claimed;  ///< slots given out
   std::atomic<std::uint32_t> committed;            ///< proposals, for people
   std::atomic<std::uint32_t> aborted;
-  std::atomic<std::uint32_t> relay_lost;             ///< 1: no verdict will come any more
-  std::atomic<std::int64_t> relay_beat_ns;           ///< CLOCK_MONOTONIC, written by the relay
   alignas(64) std::array<PublishedTable, 2> tables;  ///< by the epoch's last bit
 };
 
@@ -70,12 +66,12 @@ class Region {
     std::uint64_t communicator = 0;
     unsigned ranks = 1;
     unsigned nodes = 1;
-    bool across_hosts = false;
-    /// Proposed for the first call on one host; nullptr: the library alone until a leader comes.
+    /// Proposed for the first call; nullptr: the library alone until a leader comes.
     const CallTable* start = nullptr;
   };
   /// Opens the communicator's region, or makes it. Never throws.
-  /// @returns nullptr with `problem` set when the folder cannot be used
+  /// @returns nullptr with `problem` set when the folder cannot be used, or ranks of another host
+  /// have made the region: a file that two kernels map is not one memory
   static std::unique_ptr<Region> open_or_make(const std::string& folder, const Spec& spec,
                                               std::string& problem) noexcept;
   /// @returns nullptr with `problem` set when the file is no whole region

@@ -10,7 +10,6 @@
 #include "core/vocabulary/file_text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "tuner/control/call_table.hpp"
-#include "tuner/control/wire.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
@@ -22,6 +21,8 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostRankFiles = 4096;
+/// A few kilobytes, and what its NCCL_ variables say.
+constexpr std::uintmax_t kMostFactsBytes = std::uintmax_t{256} << 10;
 /// Facts are sections of values; what reads them goes as deep as they do.
 constexpr int kDeepestFacts = 8;
 
@@ -33,15 +34,15 @@ json object_of(const std::string& text) {
   return told.is_object() ? told : json();
 }
 
-/// The folder may hold anything: what is no object is left out. @param prefix of the files' names
-std::vector<json> told_in(const std::string& folder, const std::string& prefix) {
+/// The folder may hold anything: what is no object is left out.
+std::vector<json> told_in(const std::string& folder) {
   std::vector<json> ranks;
   std::error_code problem;
   std::size_t files = 0;
   for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
        at.increment(problem)) {
     const std::string name = at->path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(".json")) continue;
+    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
     if (++files > kMostRankFiles || !at->is_regular_file(problem) ||
         at->file_size(problem) > kMostFactsBytes)
       continue;
@@ -139,29 +140,10 @@ int fewest_devices(const std::vector<json>& told) {
 
 }  // namespace
 
-std::map<std::uint32_t, std::string> facts_to_relay(const std::string& folder,
-                                                    std::uint64_t communicator,
-                                                    const json& host_facts) {
-  std::map<std::uint32_t, std::string> texts;
-  for (const json& rank : told_in(folder, fmt::format("rank-{:016x}-", communicator))) {
-    const auto number = rank.find("rank");
-    if (number == rank.end()) continue;
-    const auto place = whole_number<std::uint32_t>(*number);
-    if (!place) continue;
-    std::string text =
-        with_host(host_facts, rank).dump(-1, ' ', false, json::error_handler_t::replace);
-    if (text.size() <= kMostFactsBytes) texts[*place] = std::move(text);
-  }
-  return texts;
-}
-
 std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts, int nodes,
-                                       int ranks, const std::vector<std::string>& relayed) {
+                                       int ranks) {
   std::vector<json> all;
-  for (const std::string& text : relayed)
-    if (json rank = object_of(text); !rank.is_null()) all.push_back(std::move(rank));
-  // Last: of a process that has told in both ways, its own host's word counts.
-  for (const json& rank : told_in(folder, "rank-")) all.push_back(with_host(host_facts, rank));
+  for (const json& rank : told_in(folder)) all.push_back(with_host(host_facts, rank));
   const std::vector<json> told = by_process(std::move(all));
   if (told.empty()) return std::nullopt;
   JobFacts facts;

@@ -40,18 +40,9 @@ struct JobFacts {
 /// @param nodes, ranks as NCCL counts them; 0: not known. Where ranks of other nodes have told
 ///        elsewhere, the regime is that of the ranks seen, and its name and id say so: what they
 ///        share, the others may not.
-/// @param relayed facts_to_relay() of other hosts; what is no object is left out
 /// @returns nullopt until a rank has told
 std::optional<JobFacts> read_job_facts(const std::string& folder, const nlohmann::json& host_facts,
-                                       int nodes, int ranks = 0,
-                                       const std::vector<std::string>& relayed = {});
-
-/// What ranks of a communicator have told in this host's folder, joined with what they share, for a
-/// leader on another host: JSON objects by rank, each kMostFactsBytes at most. Variables of the
-/// ranks' surroundings alone, none of this process's: others may be secrets.
-std::map<std::uint32_t, std::string> facts_to_relay(const std::string& folder,
-                                                    std::uint64_t communicator,
-                                                    const nlohmann::json& host_facts);
+                                       int nodes, int ranks = 0);
 
 /// What decides which per-call settings exist: the regime, and what NCCL itself has not ruled out.
 /// @param possible JobWatch::possible(); 0: no call was decided yet

@@ -19,16 +19,17 @@ using std::chrono::milliseconds;
 /// How often the calls are read: often enough for a neighbour to be noticed within some steps.
 constexpr milliseconds kLook{50};
 constexpr milliseconds kReadFacts{100};
-/// After the last news; then ranks of other hosts are not waited for.
-constexpr milliseconds kFactsPatience{5000};
 constexpr std::size_t kMostLeaderProblems = 16;
-/// An undecided proposal is taken back after it: ranks of other hosts may wait for a verdict.
-constexpr std::int64_t kHostsPatienceNs = 5'000'000'000;
 
 double thread_cpu_s() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+/// Ranks are missing, which would have to agree: on other hosts, or on their way.
+bool is_partial(const Region& region) {
+  return region.header().claimed.load(std::memory_order_acquire) < region.ranks();
 }
 
 }  // namespace
@@ -119,11 +120,11 @@ void JobLeader::meet_regions() {
       refused_[path] = true;
       continue;
     }
-    if (!may_be_led(path, *region)) continue;
+    if (is_partial(*region)) continue;
     try {
       const std::uint64_t communicator = region->header().communicator;
-      learners_[path] = std::make_unique<OnlineLearner>(leader_of(std::move(region)),
-                                                        learner_options(communicator));
+      learners_[path] =
+          std::make_unique<OnlineLearner>(std::move(region), learner_options(communicator));
     } catch (const Error& error) {
       refused_[path] = true;
       problem(error.what());
@@ -131,77 +132,29 @@ void JobLeader::meet_regions() {
   }
 }
 
-/// Ranks of several hosts are led once the relays of all are there, and have told of them.
-bool JobLeader::may_be_led(const std::string& path, const Region& region) {
-  const RegionHeader& header = region.header();
-  if (header.across_hosts == 0 || options_.hosts == nullptr) return true;
-  const auto come = options_.hosts->ranks_waiting(header.communicator) +
-                    std::min(header.claimed.load(), header.ranks);
-  if (options_.hosts->has_left(header.communicator)) {
-    refused_[path] = true;
-    problem(fmt::format("communicator {:016x}: ranks of another host left before it was led",
-                        header.communicator));
-    return false;
-  }
-  if (come < header.ranks) {
-    come_.erase(path);
-    return false;
-  }
-  const auto since = come_.try_emplace(path, Clock::now()).first->second;
-  return facts_whole_ || Clock::now() - since > kFactsPatience;
-}
-
 void JobLeader::read_facts() {
-  std::vector<std::string> relayed;
-  std::uint32_t waiting = 0;
-  if (options_.hosts != nullptr) {
-    for (const auto& [rank, text] : options_.hosts->told()) relayed.push_back(text);
-    waiting = static_cast<std::uint32_t>(options_.hosts->waiting());
-  }
-  auto facts =
-      read_job_facts(folder_, options_.host_facts, watch_.nodes(), watch_.ranks(), relayed);
-  if (!facts) return;
-  facts_whole_ = facts->ranks >= watch_.ranks();
-  const int told = facts->ranks + static_cast<int>(waiting);
-  if (told != told_) news_ = Clock::now();
-  told_ = told;
-  // Until every rank has told where it is, the regime is not known.
-  const bool patient = options_.hosts != nullptr && Clock::now() - news_ < kFactsPatience;
-  if (!facts_whole_ && (facts->nodes <= 1 || patient)) return;
-  // Nobody tells the leader of one host what the others' ranks are.
-  facts_whole_ = facts_whole_ || options_.hosts == nullptr;
+  auto facts = read_job_facts(folder_, options_.host_facts, watch_.nodes(), watch_.ranks());
+  // Until every rank has told where it is, the regime is not known; those of other hosts tell
+  // nobody here.
+  if (!facts || (facts->ranks < watch_.ranks() && facts->nodes <= 1)) return;
   facts_ = std::move(facts);
   if (options_.gloo != nullptr) floor_ = GlooFloor(*options_.gloo, facts_->regime.json);
 }
 
-std::unique_ptr<TableLeader> JobLeader::leader_of(std::shared_ptr<Region> region) const {
-  if (region->header().across_hosts == 0) return std::make_unique<Leader>(std::move(region));
-  if (options_.hosts == nullptr)
-    throw Error(
-        ErrorKind::environment,
-        "ranks of several hosts: start this leader with --listen PORT, and dynamiccl-leader "
-        "FOLDER --relay THIS_HOST:PORT on each of the others");
-  return std::make_unique<AcrossHostsLeader>(std::move(region), options_.hosts, kHostsPatienceNs);
-}
-
-void JobLeader::step_learner(const std::string& path, OnlineLearner& learner) {
-  try {
-    gone_[path] = !learner.step();
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::environment) throw;
-    problem(error.what());
-    lost_.push_back(path);
+std::string JobLeader::beyond_this_host() const {
+  for (const std::string& path : regions_in(folder_)) {
+    std::string ignored;
+    const auto region = Region::open(path, ignored);
+    if (region == nullptr || !is_partial(*region) || region->slot(0).calls.load() == 0) continue;
+    const RegionHeader& header = region->header();
+    return fmt::format(
+        "{} of the {} ranks of communicator {:016x} are in {}: the others run on other hosts, or "
+        "do "
+        "not see that folder. Settings per call are agreed on within one host, so that its calls "
+        "keep NCCL's own choices; launch settings hold for all of its hosts",
+        header.claimed.load(), region->ranks(), header.communicator, folder_);
   }
-}
-
-void JobLeader::keep_of_lost() {
-  for (const std::string& path : std::exchange(lost_, {})) {
-    const OnlineLearner& learner = *learners_.at(path);
-    for (TableEntry& entry : learner.entries()) put_row(kept_, std::move(entry));
-    kept_cost_.choices += learner.choices();
-    kept_cost_.choice_us += learner.choice_time().count();
-    learners_.erase(path);
-  }
+  return "";
 }
 
 void JobLeader::hear_calls() {
@@ -223,7 +176,7 @@ void JobLeader::look() {
   if (now - looked_ < kLook) return;
   looked_ = now;
   watch_.refresh();
-  if (!facts_whole_ && now - facts_read_ > kReadFacts && watch_.ranks() > 0) {
+  if (!facts_ && now - facts_read_ > kReadFacts && watch_.ranks() > 0) {
     facts_read_ = now;
     read_facts();
   }
@@ -243,8 +196,7 @@ bool JobLeader::step() {
   if (const std::string replays = watch_.graph_replays(); !replays.empty()) problem(replays);
   if (options_.learn && facts_) meet_regions();
   for (auto& [path, learner] : learners_)
-    if (!gone_[path]) step_learner(path, *learner);
-  keep_of_lost();
+    if (!gone_[path]) gone_[path] = !learner->step();
   const bool none_left =
       !learners_.empty() && std::all_of(learners_.begin(), learners_.end(),
                                         [&](const auto& one) { return gone_.at(one.first); });
@@ -278,7 +230,7 @@ std::optional<LedTable> JobLeader::table() const {
 }
 
 std::vector<TableEntry> JobLeader::entries() const {
-  std::map<RegimeKey, TableEntry> rows = kept_;
+  std::map<RegimeKey, TableEntry> rows;
   for (const auto& [path, learner] : learners_)
     for (TableEntry& entry : learner->entries()) put_row(rows, std::move(entry));
   std::vector<TableEntry> all;
@@ -290,8 +242,7 @@ LeaderCost JobLeader::cost() const {
   LeaderCost cost;
   cost.wall_s = std::chrono::duration<double>(Clock::now() - began_).count();
   cost.cpu_s = cpu_began_s_ ? thread_cpu_s() - *cpu_began_s_ : 0;
-  cost.choices = kept_cost_.choices;
-  double spent_us = kept_cost_.choice_us;
+  double spent_us = 0;
   for (const auto& [path, learner] : learners_) {
     cost.choices += learner->choices();
     spent_us += learner->choice_time().count();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/vocabulary/json.hpp"
-#include "tuner/control/relay.hpp"
 #include "tuner/guards/gloo_floor.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
@@ -35,8 +34,6 @@ struct JobLeaderOptions {
   std::shared_ptr<const GlooTimes> gloo{};
   /// How the job is spread over its ranks, where its user says it: its calls do not show it.
   std::optional<ParallelismMode> parallelism{};
-  /// Where relays of other hosts report; nullptr: communicators of one host alone are led.
-  std::shared_ptr<RelayDesk> hosts{};
   /// The table that the job was started with.
   CallTable start{};
   std::function<void(const DecisionRecord&)> on_decision{};
@@ -85,12 +82,15 @@ class JobLeader {
   [[nodiscard]] bool leads() const { return !learners_.empty(); }
   /// Of the communicator with the most ranks; nullopt without a learner.
   [[nodiscard]] std::optional<LedTable> table() const;
-  /// Rows of all learners, those that were lost among them, by key; one per key.
+  /// Rows of all learners, by key; one per key.
   [[nodiscard]] std::vector<TableEntry> entries() const;
   /// By the leading thread.
   [[nodiscard]] LeaderCost cost() const;
   /// For people, one line per communicator.
   [[nodiscard]] std::vector<std::string> summary() const;
+  /// Where a communicator's ranks are not all in this folder: why none of its calls is led; ""
+  /// otherwise. Only once its ranks have begun to call.
+  [[nodiscard]] std::string beyond_this_host() const;
   /// What kept it from leading, so far: damaged files, another leader, captured graphs.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
 
@@ -98,11 +98,7 @@ class JobLeader {
   using Clock = std::chrono::steady_clock;
   void look();
   void read_facts();
-  [[nodiscard]] bool may_be_led(const std::string& path, const Region& region);
   void meet_regions();
-  [[nodiscard]] std::unique_ptr<TableLeader> leader_of(std::shared_ptr<Region> region) const;
-  void step_learner(const std::string& path, OnlineLearner& learner);
-  void keep_of_lost();
   void hear_calls();
   [[nodiscard]] LearnerOptions learner_options(std::uint64_t communicator);
   [[nodiscard]] std::optional<Micros> gloo_takes(std::uint64_t communicator, std::size_t function,
@@ -116,17 +112,9 @@ class JobLeader {
   JobWatch watch_;
   std::optional<JobFacts> facts_;
   GlooFloor floor_;
-  bool facts_whole_ = false;  ///< all ranks have told: no news can come
-  int told_ = 0;              ///< ranks
-  Clock::time_point news_{};  ///< the last of them told, or a relay came
   std::map<std::string, std::unique_ptr<OnlineLearner>> learners_;
   std::map<std::string, bool> refused_;
-  std::map<std::string, Clock::time_point> come_;  ///< relays of all ranks had, by then
   std::map<std::string, bool> gone_;
-  std::vector<std::string> lost_;  ///< whose hosts were lost: met again when their relays are back
-  /// What learners that were lost had learnt.
-  std::map<RegimeKey, TableEntry> kept_;
-  LeaderCost kept_cost_;
   std::int64_t heard_until_ns_ = 0;
   int rhythm_changes_ = 0;
   std::vector<std::string> problems_;

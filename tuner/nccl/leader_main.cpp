@@ -35,8 +35,6 @@ struct Arguments {
   std::string decisions;
   JobLeaderOptions leader;
   double seconds = 0;  // 0: until the jobs end or a signal comes
-  int listen = -1;     // port for relays of other hosts, -1: none is taken in
-  std::string relay;   // HOST:PORT of the leader: this one only relays
 };
 
 constexpr const char* kUsage =
@@ -61,9 +59,8 @@ constexpr const char* kUsage =
     "  --decisions FILE  every choice, one JSON object per line (FOLDER/decisions.jsonl);\n"
     "                    `dynamiccl import FILE` stores them, /dev/null keeps none\n"
     "  --seed N          random seed of the agent (1)\n"
-    "ranks on several hosts (each with DYNAMICCL_TUNER_HOSTS, a FOLDER of its own per host):\n"
-    "  --listen PORT     leads all of them, on one host\n"
-    "  --relay HOST:PORT passes on what the leader there decides, on every other host\n";
+    "Communicators whose ranks run on several hosts keep NCCL's own choices per call;\n"
+    "`dynamiccl tune -- COMMAND` finds launch settings, which hold for all hosts.\n";
 
 template <class Number>
 Number number(const std::string& option, const std::string& text) {
@@ -120,10 +117,6 @@ Arguments parse(int argc, char** argv) {
       arguments.leader.most_rounds = number<int>(word, value());
     else if (word == "--seconds")
       arguments.seconds = number<double>(word, value());
-    else if (word == "--listen")
-      arguments.listen = number<std::uint16_t>(word, value());
-    else if (word == "--relay")
-      arguments.relay = value();
     else if (word == "--out")
       arguments.out = value();
     else if (word == "--decisions")
@@ -134,8 +127,6 @@ Arguments parse(int argc, char** argv) {
       throw Error(ErrorKind::input, "\"" + word + "\" is not understood\n" + kUsage);
   }
   if (arguments.folder.empty()) throw Error(ErrorKind::input, kUsage);
-  if (arguments.listen >= 0 && !arguments.relay.empty())
-    throw Error(ErrorKind::input, std::string("a host leads or relays, not both\n") + kUsage);
   if (!std::filesystem::is_directory(arguments.folder))
     throw Error(ErrorKind::input, arguments.folder +
                                       ": there is no such folder; make it, and give "
@@ -151,6 +142,7 @@ void say(const std::string& line) { tell(printable(line) + "\n"); }
 void report(JobLeader& leader) {
   for (const std::string& line : leader.summary()) say(line);
   for (const std::string& line : leader.problems()) say(line);
+  if (const std::string why = leader.beyond_this_host(); !why.empty()) say(why);
   if (const auto& facts = leader.facts(); facts) {
     say(fmt::format("regime: {}", facts->regime.name));
     if (facts->nodes > 1)
@@ -248,41 +240,9 @@ class FolderWatch {
   Clock::time_point looked_{};
 };
 
-/// Says each problem once, as it comes.
-void say_new(const std::map<std::string, std::string>& problems,
-             std::map<std::string, std::string>& said) {
-  for (const auto& [path, text] : problems)
-    if (std::exchange(said[path], text) != text) say(text);
-}
-
-int relay(const Arguments& arguments) {
-  const auto colon = arguments.relay.rfind(':');
-  if (colon == std::string::npos || colon == 0)
-    throw Error(ErrorKind::input,
-                "--relay " + arguments.relay + ": HOST:PORT is needed\n" + kUsage);
-  const int port = number<std::uint16_t>("--relay", arguments.relay.substr(colon + 1));
-  const auto shared = probe_facts();
-  FolderRelays relays(arguments.folder, arguments.relay.substr(0, colon), port,
-                      [&](std::uint64_t communicator) {
-                        return facts_to_relay(arguments.folder, communicator, shared);
-                      });
-  const auto begin = Clock::now();
-  std::map<std::string, std::string> said;
-  while (!g_stop && relays.step() && !over(begin, arguments.seconds)) {
-    say_new(relays.problems(), said);
-    usleep(1000);
-  }
-  say(fmt::format("relay: {} connections to {}", relays.connections(), arguments.relay));
-  return 0;
-}
-
 int lead(Arguments arguments) {
   const auto begin = Clock::now();
   if (!arguments.out.empty()) require_place(arguments.out, "--out");
-  if (arguments.listen >= 0) {
-    arguments.leader.hosts = std::make_shared<RelayDesk>(arguments.listen);
-    say(fmt::format("listening on port {} for relays", arguments.leader.hosts->port()));
-  }
   DecisionFile decisions(arguments.decisions);
   arguments.leader.on_decision = [&](const DecisionRecord& record) { decisions.add(record); };
   arguments.leader.on_event = [&](const std::string& text) {
@@ -294,9 +254,7 @@ int lead(Arguments arguments) {
   arguments.leader.host_facts = probe_facts();
   JobLeader leader(arguments.folder, arguments.leader);
   while (!g_stop && leader.step()) {
-    // Ranks of other hosts need no folder here.
-    if (!leader.leads() && !leader.watch().heard() && arguments.leader.hosts == nullptr)
-      folder.look();
+    if (!leader.leads() && !leader.watch().heard()) folder.look();
     if (over(begin, arguments.seconds)) break;
     usleep(2000);
   }
@@ -317,8 +275,7 @@ int main(int argc, char** argv) {
   // So is one to a reader that has left.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    Arguments arguments = parse(argc, argv);
-    return arguments.relay.empty() ? lead(std::move(arguments)) : relay(arguments);
+    return lead(parse(argc, argv));
   } catch (const dynamiccl::Error& error) {
     say(fmt::format("dynamiccl-leader: {}", error.what()));
     return error.kind() == dynamiccl::ErrorKind::input || error.kind() == dynamiccl::ErrorKind::data

@@ -1,7 +1,7 @@
 // libdynamiccl-nccl-plugin.so, tuner half: loaded into NCCL by NCCL_TUNER_PLUGIN. Sets algorithm,
 // protocol and a cap of channels per call from a table (tuner_context.hpp says how it is told), or
-// as the program itself asks (program_choice.hpp); never throws, never blocks on one host, never
-// touches what NCCL has ruled out.
+// as the program itself asks (program_choice.hpp); never throws, never blocks, never touches what
+// NCCL has ruled out.
 #include <pthread.h>
 
 #include <atomic>
@@ -70,14 +70,6 @@ Result decide(void* opaque, int function, std::size_t bytes, float* costs, int a
   }
   if (context->refused) return kSuccess;
   const CallCell cell = context->member->decide(static_cast<std::size_t>(function), bin);
-  if (context->member->lost()) {
-    if (context->log != nullptr)
-      context->log(
-          kWarn, kTuning, __FILE__, __LINE__,
-          "DynamICCL: the relay is gone and a change of settings is undecided: other hosts "
-          "may have changed, so this call fails. Start the job again.");
-    return kSystemError;
-  }
   obey(*context, cell, costs, algorithms, protocols, channels);
   return kSuccess;
 }

@@ -9,7 +9,6 @@ namespace dynamiccl::nccl_tuner {
 
 using Result = int;  // ncclResult_t
 inline constexpr Result kSuccess = 0;
-inline constexpr Result kSystemError = 2;
 inline constexpr float kIgnored = -1.0F;  // NCCL_ALGO_PROTO_IGNORE
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);

@@ -16,7 +16,6 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::int64_t kMostAhead = 4096;
-constexpr std::int64_t kAheadAcrossHosts = 16;
 /// A size whose calls are seen for the first time is worth a task after so many of them.
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
@@ -48,13 +47,7 @@ std::vector<double> predicted_log_us(const ActionSpace& space,
 }  // namespace
 
 OnlineLearner::OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options)
-    : OnlineLearner(std::make_unique<Leader>(std::move(region)), options) {}
-
-OnlineLearner::OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerOptions& options)
-    : owned_leader_(std::move(leader)),
-      leader_(*owned_leader_),
-      options_(options),
-      ahead_(options.ahead) {
+    : leader_(std::move(region)), options_(options), ahead_(options.ahead) {
   if (options.shared_agent == nullptr)
     own_agent_ = make_agent(options.agent, options.agent_options);
   agent_ = own_agent_ != nullptr ? own_agent_.get() : options.shared_agent;
@@ -62,7 +55,6 @@ OnlineLearner::OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerO
   // Only what the plugin can change while the job runs.
   options_.space.scopes = {KnobScope::call};
   admitted_ = admit(options_.state) == GuardVerdict::pass && !options_.context.ina_active;
-  if (leader_.region().header().across_hosts != 0) ahead_ = std::max(ahead_, kAheadAcrossHosts);
   take_over();
   began_ns_ = search_ns_ = now_ns();
 }
@@ -469,10 +461,10 @@ bool OnlineLearner::all_settled() const {
 }
 
 bool OnlineLearner::step() {
-  const TableLeader::Progress progress = leader_.poll();
-  if (progress == TableLeader::Progress::ended) return false;
+  const Leader::Progress progress = leader_.poll();
+  if (progress == Leader::Progress::ended) return false;
   take_samples();
-  if (progress != TableLeader::Progress::free) return true;
+  if (progress != Leader::Progress::free) return true;
   if (proposing_) {
     finish_proposal();
     return true;

@@ -92,7 +92,6 @@ class OnlineLearner {
  public:
   /// @throws Error(environment) when another leader holds the region
   OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options);
-  OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerOptions& options);
   /// One look at the ranks; cheap, call it every few milliseconds.
   /// @returns false when the job's communicator is gone
   bool step();
@@ -256,8 +255,7 @@ class OnlineLearner {
   [[nodiscard]] CallCell cell_of(const Learning& learning, std::size_t arm) const;
   [[nodiscard]] Agent& agent() const { return *agent_; }
 
-  std::unique_ptr<TableLeader> owned_leader_;
-  TableLeader& leader_;
+  Leader leader_;
   LearnerOptions options_;
   std::unique_ptr<Agent> own_agent_;
   Agent* agent_;

@@ -26,7 +26,6 @@ namespace dynamiccl::nccl_tuner {
 namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{4} << 20;
-constexpr std::int64_t kPatienceSeconds = 30;
 
 void say(Logger log, int level, const std::string& text) {
   if (log != nullptr) log(level, kTuning, __FILE__, __LINE__, "DynamICCL: %s", text.c_str());
@@ -178,12 +177,6 @@ std::unique_ptr<CostCheck> check_of(const std::vector<CallCost>& costs) {
   return check;
 }
 
-std::int64_t number(const char* name, std::int64_t otherwise) {
-  const char* text = variable(name);
-  const long long value = text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
-  return value > 0 ? value : otherwise;
-}
-
 }  // namespace
 
 std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ranks,
@@ -198,12 +191,10 @@ std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ra
   if (folder != nullptr && communicator != 0) {
     std::string problem;
     const Region::Spec spec{communicator, static_cast<unsigned>(ranks),
-                            static_cast<unsigned>(nodes), number("DYNAMICCL_TUNER_HOSTS", 1) > 1,
-                            &table};
+                            static_cast<unsigned>(nodes), &table};
     std::shared_ptr<Region> region = Region::open_or_make(folder, spec, problem);
     if (region != nullptr) {
-      context->member = std::make_shared<Member>(
-          std::move(region), number("DYNAMICCL_TUNER_PATIENCE", kPatienceSeconds) * 1'000'000'000);
+      context->member = std::make_shared<Member>(std::move(region));
       if (!context->member->shared()) {
         problem = "more processes than ranks use " + Region::path_of(folder, communicator);
         context->member.reset();

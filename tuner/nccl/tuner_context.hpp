@@ -34,9 +34,8 @@ struct Context {
 ///                             count that were made for this communicator's ranks and nodes, and
 ///                             none where it was made with another NCCL
 ///   DYNAMICCL_TUNER_FOLDER    folder that all ranks of a host share: ranks agree there, and a
-///                             leader may change the table while the job runs
-///   DYNAMICCL_TUNER_HOSTS     more than 1: only the leader decides, through each host's relay
-///   DYNAMICCL_TUNER_PATIENCE  seconds without a sign of the relay after which the job ends (30)
+///                             leader may change the table while the job runs. A communicator whose
+///                             ranks run on several hosts never agrees: NCCL's own choices stay
 /// Never fails: without a whole table NCCL's own choices stay.
 /// @param communicator equal on all ranks; 0: unknown, no agreement
 /// @throws std::bad_alloc alone

@@ -256,9 +256,8 @@ std::string out_folder(const TuneArguments& arguments) {
 /// would load another plugin, or tell of their calls elsewhere.
 void require_free_names(const JobCommand& command) {
   std::vector<std::string> taken;
-  for (const char* name :
-       {"NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "DYNAMICCL_TUNER_FOLDER",
-        "DYNAMICCL_TUNER_TABLE", "DYNAMICCL_TUNER_HOSTS", "DYNAMICCL_PROFILE_EVENTS"}) {
+  for (const char* name : {"NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "DYNAMICCL_TUNER_FOLDER",
+                           "DYNAMICCL_TUNER_TABLE", "DYNAMICCL_PROFILE_EVENTS"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0' && value != command.plugin) taken.emplace_back(name);
   }

@@ -102,6 +102,9 @@ class Observer {
     result.decisions = std::move(decisions_);
     result.notes = leader_.summary();
     result.notes.insert(result.notes.end(), leader_.problems().begin(), leader_.problems().end());
+    result.beyond_this_host = leader_.beyond_this_host();
+    if (!result.beyond_this_host.empty() && request_.learn_at_once)
+      result.notes.push_back(result.beyond_this_host);
     result.cost = cost_;
   }
 

@@ -77,6 +77,7 @@ struct JobTrialResult {
   bool settled = false;  ///< there is no more to learn
   std::vector<DecisionRecord> decisions;
   std::vector<std::string> notes;  ///< of the leader
+  std::string beyond_this_host;    ///< why no call's setting can be learnt; ""; see JobLeader
   LeaderCost cost;
   double seconds = 0;
   bool started = true;  ///< false: the command is not there or may not be run

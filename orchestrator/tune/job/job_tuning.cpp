@@ -217,6 +217,10 @@ void JobTuning::observe() {
     result_.notes.emplace_back(
         "in-network aggregation is active: NCCL's own choices are left alone per call");
   }
+  if (call_agent_ != nullptr && !seen.beyond_this_host.empty()) {
+    call_agent_.reset();
+    result_.notes.push_back(seen.beyond_this_host);
+  }
   // The space says so.
   if (keeps_order(result_.facts, options_.constraints)) call_agent_.reset();
   best_us_ = seen.step.count();

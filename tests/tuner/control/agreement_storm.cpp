@@ -56,7 +56,7 @@ CallTable table_number(std::uint16_t number) {
 /// Ranks run apart as the calls of a job do that are only queued: by at most `window`.
 void rank_process(Job& job, const std::string& path, int rank, int ranks, int window) {
   std::string problem;
-  Member member(std::shared_ptr<Region>(Region::open(path, problem)), 0);
+  Member member(std::shared_ptr<Region>(Region::open(path, problem)));
   auto& own = job.calls[static_cast<std::size_t>(rank)];
   while (job.ended.load() == 0 && own.load() < kMostCalls) {
     for (;;) {

@@ -7,7 +7,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "core/vocabulary/error.hpp"
 #include "tests/tuner/control/calls.hpp"
@@ -27,9 +26,9 @@ struct Folder {
 };
 
 std::shared_ptr<Region> region(const Folder& folder, unsigned ranks,
-                               const CallTable* start = nullptr, bool across_hosts = false) {
+                               const CallTable* start = nullptr) {
   std::string problem;
-  auto made = Region::open_or_make(folder.path, {7, ranks, 1, across_hosts, start}, problem);
+  auto made = Region::open_or_make(folder.path, {7, ranks, 1, start}, problem);
   INFO(problem);
   REQUIRE(made != nullptr);
   return made;
@@ -41,8 +40,8 @@ TEST_CASE("ranks start with the table of whoever came first, once all have joine
   const Folder folder;
   const CallTable start = with_channels(3);
   const CallTable other = with_channels(5);
-  Member first(region(folder, 2, &start), 0);
-  Member second(region(folder, 2, &other), 0);
+  Member first(region(folder, 2, &start));
+  Member second(region(folder, 2, &other));
   CHECK(call(first) == 3);
   CHECK(call(second) == 3);
 }
@@ -50,9 +49,9 @@ TEST_CASE("ranks start with the table of whoever came first, once all have joine
 TEST_CASE("a rank that calls before the others have joined holds nobody up", "[E-118]") {
   const Folder folder;
   const CallTable start = with_channels(3);
-  Member first(region(folder, 2, &start), 0);
+  Member first(region(folder, 2, &start));
   CHECK(call(first) == 0);
-  Member second(region(folder, 2, &start), 0);
+  Member second(region(folder, 2, &start));
   CHECK(call(second) == 0);
   bool tuned = false;
   for (int i = 0; i < 100; ++i) {
@@ -65,8 +64,8 @@ TEST_CASE("a rank that calls before the others have joined holds nobody up", "[E
 
 TEST_CASE("a committed table holds from the boundary on", "[E-117][E-118]") {
   const Folder folder;
-  Member a(region(folder, 2), 0);
-  Member b(region(folder, 2), 0);
+  Member a(region(folder, 2));
+  Member b(region(folder, 2));
   Leader leader(region(folder, 2));
   leader.propose(with_channels(8), 3);
   CHECK(leader.poll() == Leader::Progress::open);
@@ -88,8 +87,8 @@ TEST_CASE("a committed table holds from the boundary on", "[E-117][E-118]") {
 
 TEST_CASE("the first rank at an undecided boundary ends the proposal", "[E-118]") {
   const Folder folder;
-  Member a(region(folder, 2), 0);
-  Member b(region(folder, 2), 0);
+  Member a(region(folder, 2));
+  Member b(region(folder, 2));
   Leader leader(region(folder, 2));
   leader.propose(with_channels(8), 2);
   for (int i = 0; i < 4; ++i) CHECK(call(a) == 0);
@@ -100,7 +99,7 @@ TEST_CASE("the first rank at an undecided boundary ends the proposal", "[E-118]"
 
 TEST_CASE("a dead leader leaves the last committed table, and the next one carries on", "[E-118]") {
   const Folder folder;
-  Member a(region(folder, 1), 0);
+  Member a(region(folder, 1));
   const auto lead = [&](bool announce) {
     const pid_t child = fork();
     if (child == 0) {
@@ -134,7 +133,7 @@ TEST_CASE("a dead leader leaves the last committed table, and the next one carri
 TEST_CASE("a torn table is turned down", "[E-118]") {
   const Folder folder;
   const auto shared = region(folder, 1);
-  Member a(region(folder, 1), 0);
+  Member a(region(folder, 1));
   Leader leader(shared);
   const std::uint32_t epoch = leader.write_table(with_channels(9));
   shared->header().tables[epoch & 1].table.cells[4][20].channels = 7;
@@ -148,7 +147,7 @@ TEST_CASE("settings that no table has are turned down", "[E-118]") {
   for (const CallCell cell : {CallCell{none, none, 255, 0}, CallCell{7, none, 0, 0},
                               CallCell{none, 3, 0, 0}, CallCell{none, none, 65, 0}}) {
     const Folder folder;
-    Member a(region(folder, 1), 0);
+    Member a(region(folder, 1));
     Leader leader(region(folder, 1));
     CallTable table;
     table.cells[4][20] = cell;
@@ -212,8 +211,8 @@ TEST_CASE("a file that is no region is refused with a reason", "[E-118]") {
 
 TEST_CASE("the leader sees what the ranks have measured", "[E-115]") {
   const Folder folder;
-  Member a(region(folder, 2), 0);
-  Member b(region(folder, 2), 0);
+  Member a(region(folder, 2));
+  Member b(region(folder, 2));
   const Leader leader(region(folder, 2));
   a.record(4, 20, 1, 999'000);  // opens the sum
   CHECK(leader.observe(4, 20).calls == 0);
@@ -231,7 +230,7 @@ TEST_CASE("the leader sees what the ranks have measured", "[E-115]") {
 TEST_CASE("a new table restarts the sums of the sizes whose setting it changes alone",
           "[E-115][E-108]") {
   const Folder folder;
-  Member rank(region(folder, 1), 0);
+  Member rank(region(folder, 1));
   Leader leader(region(folder, 1));
   const auto adopt = [&](const CallTable& table) {
     leader.propose(table, 1);
@@ -253,37 +252,27 @@ TEST_CASE("a new table restarts the sums of the sizes whose setting it changes a
   CHECK(leader.observe(4, 20).calls == 1);
 }
 
-TEST_CASE("across hosts a rank at the boundary waits, is counted, and ends without its relay",
+TEST_CASE("ranks of two hosts, which have folders of their own, keep the library's own choices",
+          "[E-118]") {
+  const Folder one;
+  const Folder other;
+  const CallTable start = with_channels(3);
+  Member here(region(one, 2, &start));
+  Member there(region(other, 2, &start));
+  Leader leader(region(one, 2));
+  for (int i = 0; i < 2000; ++i) {
+    if (leader.poll() == Leader::Progress::free) leader.propose(with_channels(5), 4);
+    const unsigned mine = call(here);
+    CHECK(call(there) == mine);
+    CHECK(mine == 0);
+  }
+}
+
+TEST_CASE("a rank of another host that sees the folder does not take its file for shared memory",
           "[E-118]") {
   const Folder folder;
-  const auto shared = region(folder, 1, nullptr, true);
-  Member a(region(folder, 1, nullptr, true), 60'000'000'000);
-  shared->publish(with_channels(6), 1);
-  shared->header().word = pack({1, ProposalState::prepared, false, 1});
-  CHECK(call(a) == 0);
-  SECTION("a verdict comes") {
-    std::thread relay([&] {
-      for (int i = 0; i < 60'000 && shared->slot(0).waits == 0; ++i) usleep(1'000);
-      usleep(20'000);
-      shared->header().word = pack({1, ProposalState::committed, false, 1});
-    });
-    CHECK(call(a) == 6);
-    relay.join();
-    CHECK_FALSE(a.lost());
-    CHECK(shared->slot(0).waits == 1);
-    CHECK(shared->slot(0).waited_ns > 10'000'000);
-  }
-  SECTION("none comes") {
-    shared->header().relay_lost = 1;
-    call(a);
-    CHECK(a.lost());
-  }
-  SECTION("the proposal comes too late for a second rank") {
-    shared->header().word = pack({1, ProposalState::aborted, false, 1});
-    CHECK(call(a) == 0);
-    shared->publish(with_channels(5), 2);
-    shared->header().word = pack({2, ProposalState::prepared, false, 1});
-    CHECK(call(a) == 0);
-    CHECK(shared->slot(0).refused == 2);
-  }
+  region(folder, 2)->header().host += 1;
+  std::string problem;
+  CHECK(Region::open_or_make(folder.path, {7, 2}, problem) == nullptr);
+  CHECK(problem.find("ranks of another host made it") != std::string::npos);
 }

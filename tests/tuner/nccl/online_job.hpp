@@ -33,12 +33,12 @@ struct Job {
 
   explicit Job(const CallTable& started_with = {}) : start(started_with) {
     REQUIRE(mkdtemp(folder.data()) != nullptr);
-    for (auto& rank : ranks) rank = std::make_unique<Member>(region(), 0);
+    for (auto& rank : ranks) rank = std::make_unique<Member>(region());
   }
   ~Job() { std::filesystem::remove_all(folder); }
   std::shared_ptr<Region> region() const {
     std::string problem;
-    return Region::open_or_make(folder, {5, 2, 1, false, start == CallTable{} ? nullptr : &start},
+    return Region::open_or_make(folder, {5, 2, 1, start == CallTable{} ? nullptr : &start},
                                 problem);
   }
   /// Large messages want 8 channels and Ring/Simple; small ones the library's own choice.

@@ -279,12 +279,12 @@ TEST_CASE("a leader learns after one that left no known table, whose first propo
   for (int calls = 0; calls < 10; ++calls) job.call(26);
   {
     Leader earlier(job.region());
-    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    REQUIRE(earlier.poll() == Leader::Progress::free);
     CallTable table{};
     table.cells[kAllReduce][26].channels = 4;
     earlier.propose(table, 5);
     for (int calls = 0; calls < 10; ++calls) job.call(26);
-    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    REQUIRE(earlier.poll() == Leader::Progress::free);
     REQUIRE(earlier.committed());
     earlier.propose(CallTable{}, 5);
   }
@@ -315,11 +315,11 @@ TEST_CASE("after one that left no known table, the job's own table comes back fi
     table.cells[kAllReduce][26].channels = 4;
     earlier.propose(table, 5);
     for (int calls = 0; calls < 10; ++calls) job.call(26);
-    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    REQUIRE(earlier.poll() == Leader::Progress::free);
     earlier.propose(CallTable{}, 5);
     // A rank far ahead of the other one passes the boundary by itself.
     for (int calls = 0; calls < 20; ++calls) job.ranks[0]->decide(kAllReduce, 26);
-    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    REQUIRE(earlier.poll() == Leader::Progress::free);
     REQUIRE_FALSE(earlier.committed());
     for (int calls = 0; calls < 20; ++calls) job.ranks[1]->decide(kAllReduce, 26);
   }
@@ -435,14 +435,12 @@ TEST_CASE("dynamiccl-leader refuses a place for its table before it learns", "[s
 
 TEST_CASE("names in a leader's folder steer no terminal", "[safety]") {
   const Job job;
-  const std::string folder = job.folder + "/ranks";
+  const std::string folder = job.folder + "/ranks\x1b[2J";
   fs::create_directories(folder);
-  std::ofstream(folder + "/comm-\x1b[2J.region") << std::string(1 << 16, 'x');
-  // A relay says which file is none.
-  const Led led = lead(folder, "--relay localhost:1");
+  REQUIRE(mkfifo((folder + "/decisions.jsonl").c_str(), 0600) == 0);
+  const Led led = lead(folder, "");
   INFO(led.said);
-  CHECK(led.said.find("comm-\\x1b[2J.region") != std::string::npos);
-  CHECK(led.code == 0);
+  CHECK(led.said.find("ranks\\x1b[2J/decisions.jsonl") != std::string::npos);
   CHECK(led.said.find('\x1b') == std::string::npos);
 }
 
@@ -503,7 +501,28 @@ TEST_CASE("a leader leaves with its job", "[E-116]") {
   CHECK_FALSE(learner.step());
 }
 
-TEST_CASE("what a lost learner had learnt stands until another has measured", "[E-116]") {
+TEST_CASE("a job over several hosts is told that its calls' settings stay NCCL's own", "[E-117]") {
+  std::string folder = fs::temp_directory_path() / "job-leader-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  std::string problem;
+  const auto member = [&](std::uint64_t communicator, unsigned ranks) {
+    return Member(Region::open_or_make(folder, {communicator, ranks}, problem));
+  };
+  JobLeader leader(folder, {});
+  Member whole = member(1, 1);
+  Member first = member(2, 3);
+  Member second = member(2, 3);
+  whole.decide(kAllReduce, 20);
+  // Who has not called yet may wait for the others.
+  CHECK(leader.beyond_this_host().empty());
+  first.decide(kAllReduce, 20);
+  CHECK(leader.beyond_this_host().find("2 of the 3 ranks of communicator 0000000000000002") == 0);
+  Member third = member(2, 3);
+  CHECK(leader.beyond_this_host().empty());
+  fs::remove_all(folder);
+}
+
+TEST_CASE("what one learner has learnt stands until another has measured", "[E-116]") {
   std::map<RegimeKey, TableEntry> rows;
   const auto put = [&](const char* regime, const char* arm, double tuned_us) {
     TableEntry row;

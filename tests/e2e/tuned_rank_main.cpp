@@ -1,10 +1,8 @@
-// One rank of a job on several hosts, as far as NCCL's plugins can tell: it makes no collective,
-// but keeps in step with the others through a file that all of them map, as queued collectives
-// would. Every call's answer is a line of its log, "CHANNELS CHOSEN"; "lost" is the last one of a
-// rank whose tuner ended it.
-//   relay-rank RANK RANKS HOSTS COMMUNICATOR SYNC LOG CALLS
-// Exit codes: 0 all calls made, 7 ended by the tuner, 8 the others made no calls for 40 s, or one
-// of them was ended.
+// One rank of a job, as far as NCCL's plugins can tell: it makes no collective, but keeps in step
+// with the others through a file that all of them map, as queued collectives would. Every call's
+// answer is a line of its log, "CHANNELS CHOSEN".
+//   tuned-rank RANK RANKS COMMUNICATOR SYNC LOG CALLS
+// Exit codes: 0 all calls made, 7 the plugin refused one, 8 the others made no calls for 40 s.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,8 +27,6 @@ constexpr int kMostRanks = 64;
 constexpr std::int64_t kQueued = 3;
 
 struct Calls {
-  /// Ranks that their tuners have ended: nobody waits for them.
-  std::atomic<int> ended;
   std::atomic<std::int64_t> made[kMostRanks];
 };
 
@@ -48,7 +44,6 @@ bool keep_in_step(const Calls& calls, int ranks, std::int64_t n) {
     std::int64_t least = n;
     for (int r = 0; r < ranks; ++r) least = std::min(least, calls.made[r].load());
     if (least >= n - kQueued) return true;
-    if (calls.ended.load() > 0) return false;
     usleep(100);
   }
   return false;
@@ -57,35 +52,25 @@ bool keep_in_step(const Calls& calls, int ranks, std::int64_t n) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 8) return 2;
+  if (argc != 7) return 2;
   const int rank = std::atoi(argv[1]);
   const int ranks = std::atoi(argv[2]);
-  const std::int64_t count = std::atoll(argv[7]);
-  Calls* calls = map_calls(argv[5]);
-  std::ofstream log(argv[6]);
-  Plugins plugins(std::strtoull(argv[4], nullptr, 10), ranks, rank, std::atoi(argv[3]));
+  const std::int64_t count = std::atoll(argv[6]);
+  Calls* calls = map_calls(argv[4]);
+  std::ofstream log(argv[5]);
+  Plugins plugins(std::strtoull(argv[3], nullptr, 10), ranks, rank);
   std::mt19937 random(static_cast<unsigned>(rank));
   int code = 0;
   for (std::int64_t n = 0; n < count && code == 0; ++n) {
     if (!keep_in_step(*calls, ranks, n)) code = 8;
     const std::size_t bytes = n % 3 == 0 ? std::size_t{16} << 20 : std::size_t{1} << 20;
     const auto answer = plugins.answer(bytes);
-    if (answer.failed) {
-      log << "lost\n";
-      ++calls->ended;
-      code = 7;
-      break;
-    }
+    if (answer.failed) return 7;
     log << answer.channels << ' ' << answer.chosen << '\n' << std::flush;
     plugins.tell(bytes, std::max(1, answer.channels), [&] {
       usleep(static_cast<unsigned>(100 + 20 * answer.channels + static_cast<int>(random() % 50)));
     });
     calls->made[rank].store(n + 1);
-  }
-  // NCCL's communicator may outlive others', or end before them.
-  if (const char* stays = std::getenv("RELAY_RANK_STAYS_MS"); stays != nullptr && code == 0) {
-    calls->made[rank].store(std::numeric_limits<std::int64_t>::max());
-    usleep(static_cast<unsigned>(1000 * std::atoi(stays)));
   }
   // Who has ended holds nobody up.
   if (code == 0) calls->made[rank].store(std::numeric_limits<std::int64_t>::max());
