@@ -12,6 +12,7 @@
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/nccl_tests_text.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
+#include "profiles/detect/probes/known_variables.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -24,9 +25,7 @@ constexpr std::uint64_t kMostCalls = 1'000'000'000;
 
 /// Variables that steer the library; the file holds the whole environment, secrets too.
 bool may_be_kept(const std::string& name) {
-  if (name == "CUDA_VISIBLE_DEVICES") return true;
-  if (!name.starts_with("NCCL_")) return false;
-  return !speaks_of_secret(name);
+  return (name == "CUDA_VISIBLE_DEVICES" || name.starts_with("NCCL_")) && is_known_variable(name);
 }
 
 json kept_variables(const json& document) {

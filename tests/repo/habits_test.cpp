@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
 
+#include "profiles/detect/probes/known_variables.hpp"
 #include "tests/repo/source_tree.hpp"
 
 using namespace dynamiccl;
@@ -292,4 +294,26 @@ TEST_CASE("a backend's row is asked where several would be compared") {
                              "Backend::mpich) {}\n"}})
             .size() == 1);
   CHECK(that_list_backends({{"a.cpp", "if (b == Backend::nccl || size > 3) {}\n"}}).empty());
+}
+
+TEST_CASE(
+    "settings that causes, regimes and spaces go by are variables whose values are recorded") {
+  // A name that ends in "_" is how several begin.
+  const std::regex literal(
+      "\"(?:env\\.)?((?:NCCL|UCX|OMPI_MCA|MPIR_CVAR|GLOO|CUDA|OMP|FI)_[A-Z0-9a-z_]*[A-Z0-9a-z])\"");
+  std::set<std::string> found;
+  for (const auto& file :
+       source_files({"profiles/detect", "profiles/environments", "orchestrator/doctor",
+                     "tuner/action", "tuner/job", "tuner/export"},
+                    {".cpp", ".hpp", ".toml"})) {
+    if (file.path.find("known_variables") != std::string::npos) continue;
+    for (std::sregex_iterator at(file.text.begin(), file.text.end(), literal), end; at != end;
+         ++at) {
+      CAPTURE(file.path, at->str(1));
+      CHECK(is_known_variable(at->str(1)));
+      found.insert(at->str(1));
+    }
+  }
+  CHECK(found.contains("NCCL_HOSTID"));
+  CHECK(found.contains("NCCL_SOCKET_NTHREADS"));
 }

@@ -19,6 +19,7 @@
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/splitmix64.hpp"
+#include "profiles/detect/probes/known_variables.hpp"
 #include "profiles/detect/probes/root_mount.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
@@ -91,13 +92,15 @@ int gpus() {
   return count;
 }
 
-/// Variables of NCCL alone: others may be secrets.
+/// NCCL's own settings alone: others may be secrets.
 std::string variables_json() {
   std::string out = "{";
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const auto equals = text.find('=');
-    if (!text.starts_with("NCCL_") || equals == std::string_view::npos) continue;
+    if (!text.starts_with("NCCL_") || equals == std::string_view::npos ||
+        !is_known_variable(text.substr(0, equals)))
+      continue;
     if (out.size() > 1) out += ",";
     out += json_text(text.substr(0, equals)) + ":" + json_text(text.substr(equals + 1));
   }

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <initializer_list>
 #include <optional>
 
 #include "profiles/detect/probes/environment_probe.hpp"
+#include "profiles/detect/probes/known_variables.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {
@@ -12,27 +14,14 @@ namespace {
 constexpr std::size_t kMaxVariables = 512;
 constexpr std::size_t kMaxValueBytes = 1024;
 
-// What steers communication; nothing else of the environment is looked at.
+// How names of settings of communication begin: those that nobody knows are told without their
+// values, and nothing else of the environment is looked at.
 constexpr std::array kPrefixes{"OMPI_",      "OPAL_",      "PRTE_",      "PMIX_MCA_", "MPICH_",
                                "MPIR_CVAR_", "HYDRA_",     "FI_",        "UCX_",      "UCC_",
                                "HCOLL_",     "SHARP_",     "NCCL_",      "GLOO_",     "RCCL_",
                                "OMP_",       "DYNAMICCL_", "SLURM_JOB_", "CUDA_MPS_", "MALLOC_"};
-constexpr std::array kNames{"CUDA_VISIBLE_DEVICES",
-                            "NVIDIA_VISIBLE_DEVICES",
-                            "LD_LIBRARY_PATH",
-                            "LD_PRELOAD",
-                            "GLIBC_TUNABLES",
-                            "PMI_RANK",
-                            "PMI_SIZE",
-                            "PMIX_RANK",
-                            "SLURM_PROCID",
-                            "SLURM_NTASKS",
-                            "APPTAINER_CONTAINER",
-                            "APPTAINER_NAME",
-                            "SINGULARITY_CONTAINER",
-                            "SINGULARITY_NAME",
-                            "container"};
-constexpr std::array kSecretWords{"TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CRED"};
+constexpr std::array kSecretWords{"TOKEN", "KEY",    "SECRET", "PASS",    "AUTH",
+                                  "CRED",  "COOKIE", "BEARER", "WEBHOOK", "SIGNATURE"};
 
 std::string upper(std::string_view text) {
   std::string result(text);
@@ -41,11 +30,11 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-/// Short words that are secrets as a part of a name only: UCX_PW, DB_PWD.
-constexpr std::array<std::string_view, 3> kSecretParts{"PW", "PWD", "PSWD"};
+/// Short words that are secrets as a part of a name only: db_pw, my-pwd.
+constexpr std::array<std::string_view, 6> kSecretParts{"PW", "PWD", "PSWD", "JWT", "OTP", "PAT"};
 
-}  // namespace
-
+/// True for names of options and of settings in a command whose values are secrets, whatever their
+/// case: what is no variable has no list of known names.
 bool speaks_of_secret(std::string_view name) {
   const std::string shouted = upper(name);
   std::size_t begin = 0;
@@ -59,8 +48,6 @@ bool speaks_of_secret(std::string_view name) {
   return std::any_of(kSecretWords.begin(), kSecretWords.end(),
                      [&](const char* word) { return shouted.find(word) != std::string::npos; });
 }
-
-namespace {
 
 /// From here on a "user" may be an access token, which Git's hosts take in its place.
 constexpr std::size_t kTokenLetters = 20;
@@ -117,20 +104,66 @@ bool carries_password(std::string_view text) {
 bool is_recorded_variable(std::string_view name) {
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](const char* prefix) { return name.starts_with(prefix); }) ||
-         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+         is_known_variable(name);
 }
 
 std::string recorded_value(std::string_view name, std::string_view value) {
-  if (speaks_of_secret(name)) return std::string(kRedacted);
+  if (!is_known_variable(name)) return std::string(kRedacted);
   return clean_text(without_user_info(std::string(value)), kMaxValueBytes);
 }
 
+namespace {
+
+/// As the environment's variables are written: what else stands before "=" may be anything.
+bool is_shouted(std::string_view name) { return upper(name) == name; }
+
+/// "NAME=VALUE", or several with commas between them, with the values that may be recorded.
+/// @param variables they are variables by their place: small letters too
+std::string recorded_assignments(const std::string& text, bool variables) {
+  std::string out;
+  bool hidden = false;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    const std::size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    const bool begins = equals != std::string::npos && is_variable_name(name);
+    const bool may_stand = !begins && hidden               ? false
+                           : !begins                       ? true
+                           : variables || is_shouted(name) ? is_known_variable(name)
+                                                           : !speaks_of_secret(name);
+    if (begins) hidden = !may_stand;
+    // What follows a comma is still the value that is hidden.
+    if (may_stand || begins) out += at == 0 ? "" : ",";
+    if (may_stand)
+      out += part;
+    else if (begins)
+      out += name + "=" + std::string(kRedacted);
+    at = end + 1;
+  }
+  return out;
+}
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// The value of a variable or parameter whose name is the word before it.
+std::string recorded_named(const std::string& option, const std::string& name,
+                           const std::string& value) {
+  const bool parameter = is_one_of(option, {"--mca", "-mca", "--prtemca", "--pmixmca"});
+  return is_known_variable(parameter ? "OMPI_MCA_" + name : name) ? value : std::string(kRedacted);
+}
+
+}  // namespace
+
 std::vector<std::string> recorded_command(const std::vector<std::string>& argv) {
-  constexpr std::array<std::string_view, 4> kNameFollows{"-genv", "-env", "--mca", "-mca"};
   std::vector<std::string> recorded;
   recorded.reserve(argv.size());
   for (std::size_t i = 0; i < argv.size(); ++i) {
-    std::string argument = without_user_info(argv[i]);
+    const std::string argument = without_user_info(argv[i]);
+    const std::string before = i >= 1 ? argv[i - 1] : "";
+    const std::string option = i >= 2 ? argv[i - 2] : "";
     std::size_t start = 0;
     // --env=NAME=VALUE: the name stands behind the option's own sign.
     if (argument.starts_with("--") && argument.find('=') != std::string::npos)
@@ -139,19 +172,19 @@ std::vector<std::string> recorded_command(const std::vector<std::string>& argv) 
     if (argument.size() > 2 && (argument.starts_with("-x") || argument.starts_with("-e")) &&
         std::isupper(static_cast<unsigned char>(argument[2])) != 0)
       start = 2;
-    const std::size_t equals = argument.find('=', start);
-    const auto name = std::string_view(argument).substr(start, equals - start);
-    const bool named_before = i >= 2 && std::find(kNameFollows.begin(), kNameFollows.end(),
-                                                  argv[i - 2]) != kNameFollows.end();
-    const bool option_before = i >= 1 && is_secret_option(argv[i - 1]);
-    const bool own_option = start > 0 && is_secret_option(argument.substr(0, start - 1));
-    if (option_before || (named_before && speaks_of_secret(argv[i - 1])))
-      argument = kRedacted;
-    else if (own_option)
-      argument.replace(start, std::string::npos, kRedacted);
-    else if (equals != std::string::npos && is_variable_name(name) && speaks_of_secret(name))
-      argument.replace(equals + 1, std::string::npos, kRedacted);
-    recorded.push_back(std::move(argument));
+    const std::string own = argument.substr(0, start);
+    if (is_secret_option(before))
+      recorded.emplace_back(kRedacted);
+    else if (!own.empty() && is_secret_option(own.substr(0, own.size() - 1)))
+      recorded.push_back(own + std::string(kRedacted));
+    else if (is_one_of(option, {"-genv", "-env", "--mca", "-mca", "--prtemca", "--pmixmca"}))
+      recorded.push_back(recorded_named(option, before, argument));
+    else
+      recorded.push_back(
+          own + recorded_assignments(
+                    argument.substr(start),
+                    is_one_of(before, {"-x", "-e", "--env", "-genv", "--export"}) ||
+                        is_one_of(own, {"--env=", "--export=", "--container-env=", "-x", "-e"})));
   }
   return recorded;
 }
