@@ -24,6 +24,7 @@ dyn_install(mpich dynamiccl-worker-mpich)
 dyn_install(gloo dynamiccl-worker)
 dyn_install(trainers dynamiccl-trainer dynamiccl-trainer-openmpi dynamiccl-trainer-mpich dynamiccl-learn)
 dyn_install(plugin dynamiccl-nccl-plugin)
+dyn_install(onehost dynamiccl-onehost)
 
 # The archive also brings what a machine without Debian's packages lacks. What must match the machine's own programs or
 # driver stays the machine's: the C and C++ libraries, MPI, PyTorch, CUDA and NCCL.
@@ -78,7 +79,8 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "dynamiccl-worker-gloo, iproute2, mm
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "docker.io, podman")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA "${CMAKE_SOURCE_DIR}/cmake/debian/postrm")
 foreach(_row "openmpi;dynamiccl-worker-openmpi;openmpi-bin" "mpich;dynamiccl-worker-mpich;mpich" "gloo;dynamiccl-worker-gloo;"
-    "trainers;dynamiccl-trainers;libopenblas0-pthread" "plugin;dynamiccl-nccl-plugin;-")
+    "trainers;dynamiccl-trainers;libopenblas0-pthread" "plugin;dynamiccl-nccl-plugin;-"
+    "onehost;dynamiccl-onehost;-")
   list(GET _row 0 _component)
   list(GET _row 1 _package)
   list(GET _row 2 _needs)

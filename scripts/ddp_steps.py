@@ -19,7 +19,7 @@ from torch import nn
 
 LAUNCH = time.time_ns()  # containers' processes have the same numbers
 BATCH = {"resnet18": 32, "resnet18-cifar": 32, "resnet50": 64, "bert-medium": 8, "bert-base": 64,
-         "bert-large": 8}
+         "bert-large": 8, "decoder-300m": 4}
 BERTS = {"bert-medium": (8, 512, 8), "bert-base": (12, 768, 12), "bert-large": (24, 1024, 16)}  # layers, width, heads
 
 
@@ -65,9 +65,9 @@ def resnet(depths, expansion, cifar=False):
 class Layer(nn.Module):
     """The encoder layer of workers/train/torch/models.cpp, operation by operation: [sequence, batch, width], post-norm."""
 
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, causal=False):
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -76,7 +76,7 @@ class Layer(nn.Module):
         s, b, h = x.shape
         # [3, batch, heads, sequence, width of a head]
         parts = self.inputs(x).view(s, b, 3, self.heads, h // self.heads).permute(2, 1, 3, 0, 4)
-        seen = nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2])
+        seen = nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=self.causal)
         y = self.norm1(x + self.output(seen.permute(2, 0, 1, 3).reshape(s, b, h)))
         return self.norm2(y + self.narrow(nn.functional.gelu(self.wide(y))))
 
@@ -104,6 +104,22 @@ class Bert(nn.Module):
         x = self.encoder(x.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
         x = self.dense_norm(nn.functional.gelu(self.dense(x)))
         return nn.functional.linear(x, self.words.weight, self.bias)
+
+
+class Decoder(nn.Module):
+    """A causal decoder of 310 M parameters on 512 tokens, in mixed precision (bf16), as language models are trained."""
+
+    def __init__(self, layers=20, width=1024, heads=16, words=30522):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(512, width)
+        self.layers = nn.Sequential(*[Layer(width, heads, causal=True) for _ in range(layers)])
+        self.head = nn.Linear(width, words, bias=False)
+
+    def forward(self, tokens):
+        x = self.words(tokens) + self.places(torch.arange(tokens.size(1), device=tokens.device))
+        with torch.autocast(tokens.device.type, torch.bfloat16):
+            x = self.layers(x.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
+            return self.head(x).float()
 
 
 class Batches(torch.utils.data.IterableDataset):
@@ -145,6 +161,10 @@ def make(name, device, batch):
         side = 32 if cifar else 224
         data = torch.randn(batch, 3, side, side, device=device)
         target = torch.randint(10 if cifar else 1000, (batch,), device=device)
+    elif name == "decoder-300m":
+        model = Decoder()
+        data = torch.randint(30522, (batch, 512), device=device)
+        target = data.flatten()
     else:
         model = Bert(*BERTS[name])
         data = torch.randint(30522, (batch, 128), device=device)
@@ -165,8 +185,11 @@ def measure(name, device, arguments, bucket_mb):
     if bucket_mb:
         model = nn.parallel.DistributedDataParallel(
             model, gradient_as_bucket_view=arguments.best, broadcast_buffers=not arguments.best, bucket_cap_mb=bucket_mb)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=arguments.momentum,
-                                fused=True if arguments.best and device.type == "cuda" else None)
+    if name == "decoder-300m":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=arguments.momentum,
+                                    fused=True if arguments.best and device.type == "cuda" else None)
     times = []
     begun = time.monotonic()
     for step in range(warmup + steps):

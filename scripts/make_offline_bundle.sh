@@ -49,7 +49,7 @@ mkdir -p "$programs" "$installed"
 if [ -n "$archive" ]; then
   tar -xJf "$archive" -C "$installed" --strip-components=1
 else
-  for component in program openmpi mpich gloo plugin bundled; do
+  for component in program openmpi mpich gloo plugin onehost bundled; do
     cmake --install "$build" --prefix "$installed/usr" --strip --component "$component" >"$work/install.log" 2>&1 ||
       { cat "$work/install.log" >&2; echo "build first: cmake --build $build" >&2; exit 1; }
   done

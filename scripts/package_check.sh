@@ -49,7 +49,7 @@ files_of_ours() { in_root find / -xdev -iname '*dynamiccl*' -not -path '/debs/*'
 
 step "root folder" mmdebstrap --quiet --variant=minbase bookworm "$root"
 mkdir "$root/debs"
-cp "$build"/packages/dynamiccl_*.deb "$build"/packages/dynamiccl-worker-*.deb "$build"/packages/dynamiccl-nccl-plugin_*.deb "$root/debs/"
+cp "$build"/packages/dynamiccl_*.deb "$build"/packages/dynamiccl-worker-*.deb "$build"/packages/dynamiccl-nccl-plugin_*.deb "$build"/packages/dynamiccl-onehost_*.deb "$root/debs/"
 if [ -f "$experiment" ]; then
   cp "$experiment" "$root/debs/experiment.toml"
   experiment=/debs/experiment.toml
