@@ -497,7 +497,7 @@ static char* answer(const char* name, char* value, const void* caller) {
   if (__atomic_load_n(&mode, __ATOMIC_ACQUIRE) == kUndecided) decide(caller);
   if (!active()) return value;
   if (row == 0) make_host_id();
-  if (value != NULL) return value;
+  if (value != NULL && *value != '\0') return value;
   if (row == 0) return host_id;
   return mode == kFiles || kAnswers[row].with_p2p ? (char*)kAnswers[row].value : NULL;
 }

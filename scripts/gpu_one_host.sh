@@ -24,8 +24,10 @@ cd "$(dirname "$0")/.." && root=$(pwd) || exit 2
 [ ! -d /opt/engine/bin ] || PATH=/opt/engine/bin:$PATH
 export PATH NCCL_NVLS_ENABLE=0 ENGINE_SHM=16g
 build=$root/build/one_host
-program=${PROGRAM:-$build/one_host}
-library=${LIBRARY:-$build/libdynamiccl-onehost.so}
+program=${PROGRAM:-$build/one_host} library=${LIBRARY:-$build/libdynamiccl-onehost.so}
+# A bundle brings them.
+[ ! -x "$root/build/release/one_host" ] || program=${PROGRAM:-$root/build/release/one_host}
+[ ! -e "$root/build/release/libdynamiccl-onehost.so" ] || library=${LIBRARY:-$root/build/release/libdynamiccl-onehost.so}
 work=$(mktemp -d /tmp/one-host-XXXX)
 shared=$(mktemp -d /dev/shm/one-host-XXXX) recipe=$(mktemp -d /dev/shm/one-host-recipe-XXXX)
 mkdir -p "$build" "$work/ids"
@@ -296,7 +298,7 @@ find_nccls
 mkdir -p "$work/ids/machine" "$work/ids/torch"
 ln -s "$machine_nccl" "$work/ids/machine/libnccl.so.2"; ln -s "$torch_nccl" "$work/ids/torch/libnccl.so.2"
 make_programs
-say "NCCL of the machine: $machine_nccl $(strings "$machine_nccl" 2>/dev/null | grep -om1 'NCCL version [0-9.]*'), of PyTorch: $torch_nccl"
+say "$program, $library; NCCL of the machine: $machine_nccl $(strings "$machine_nccl" 2>/dev/null | grep -om1 'NCCL version [0-9.]*'), of PyTorch: $torch_nccl"
 containers || { echo "no containers: run as root with dockerd" >&2; exit 2; }
 say "ready"
 for part in "$@"; do

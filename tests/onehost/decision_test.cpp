@@ -108,6 +108,8 @@ TEST_CASE("the user's variables and those of nccl.conf count") {
         "dynamiccl-onehost: NCCL_CUMEM_HOST_ENABLE=1 is set, which fails between these containers: "
         "unset it\n");
   CHECK(way_of(container(folder, {0}, {{"NCCL_P2P_DISABLE", "1"}})) == "onehost shm");
+  Rank empty(container(folder, {0}, {{"NCCL_P2P_DISABLE", ""}, {"DRIVER_GPU", "2"}}));
+  CHECK(empty.ask("getenv NCCL_P2P_DISABLE") == "1");
 }
 
 TEST_CASE("one GPU in two containers stays on two hosts") {
