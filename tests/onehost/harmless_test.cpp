@@ -88,6 +88,22 @@ TEST_CASE("a program with gcc's address sanitizer runs with the option that the 
         "0\n");
 }
 
+TEST_CASE("setuid programs do not load the library") {
+  need_namespaces();
+  // Seen as another user, who may not read the build's folders.
+  const std::string place = "mount -t tmpfs tmpfs /srv; cp /bin/cat " ONEHOST_LIBRARY " /srv; ";
+  const auto maps = [&](const std::string& rights) {
+    return output_of(
+        "unshare --mount sh -c '" + place + "chmod " + rights +
+        " /srv/cat; LD_PRELOAD=/srv/libdynamiccl-onehost.so setpriv --reuid 1234 --regid 1234 "
+        "--clear-groups /srv/cat /proc/self/maps'");
+  };
+  CHECK(maps("0755").find("libdynamiccl-onehost") != std::string::npos);
+  const std::string setuid = maps("4755");
+  CHECK(setuid.find("libc.so") != std::string::npos);
+  CHECK(setuid.find("libdynamiccl-onehost") == std::string::npos);
+}
+
 TEST_CASE("what the library costs other calls") {
   const std::string folder = ONEHOST_FOLDER;
   const std::string with = output_of("LD_PRELOAD=" ONEHOST_LIBRARY ":" + folder +
