@@ -339,11 +339,14 @@ static const struct answer {
     {"CUMEM_HOST_ENABLE", "0", 1},
     // Multicast between containers was never tried.
     {"NVLS_ENABLE", "0", 1},
+    // Its windows do not ask whether P2P is off, and a rank that has them waits for all others.
+    {"WIN_ENABLE", "0", 1},
     {"P2P_DISABLE", "1", 0},
-    // Its windows do not ask whether P2P is off.
-    {"WIN_ENABLE", "0", 0},
 };
-enum { kAnswerCount = sizeof kAnswers / sizeof *kAnswers };
+enum { kAnswerCount = sizeof kAnswers / sizeof *kAnswers, kWindows = 3 };
+/// Also of a process that stays a host of its own: ranks with and without windows would wait for
+/// each other without end. Written once, under hold().
+static int without_windows;
 
 /// Through files NCCL must not try what needs the other GPU, also where the user wants it to.
 static int check_users_variables(void) {
@@ -366,6 +369,7 @@ static int choose(int version) {
   const int p2p = strcmp(wanted, "p2p") == 0, files = strcmp(wanted, "shm") == 0;
   if (!p2p && !files && strcmp(wanted, "1") != 0)
     return say("DYNAMICCL_ONEHOST=%s: write 0 (off), 1 (on), p2p or shm\n", wanted);
+  without_windows = 1;
   if (find_folder() == kRefused) return kRefused;
   if (version < kFirstNccl) return say("NCCL 2.%d is too old: take 2.18 or later\n", version - 200);
   if (!p2p && !files && has_imex_channel())
@@ -495,9 +499,9 @@ static char* answer(const char* name, char* value, const void* caller) {
   while (row < kAnswerCount && strcmp(kAnswers[row].name, name) != 0) ++row;
   if (row == kAnswerCount) return value;
   if (__atomic_load_n(&mode, __ATOMIC_ACQUIRE) == kUndecided) decide(caller);
-  if (!active()) return value;
-  if (row == 0) make_host_id();
+  if (row == 0 && active()) make_host_id();
   if (value != NULL && *value != '\0') return value;
+  if (!active()) return row == kWindows && without_windows ? (char*)kAnswers[row].value : value;
   if (row == 0) return host_id;
   return mode == kFiles || kAnswers[row].with_p2p ? (char*)kAnswers[row].value : NULL;
 }

@@ -87,7 +87,7 @@ launch() { # SIDE NODES SECONDS COMMAND...; nodes: bare, own, all, unequal
     case $nodes in own) container=own$rank ;; all) container=all$rank ;; unequal) container=$([ $rank = 0 ] && echo all0 || echo own1) ;; esac
     case $side in
       library) settings+=("LD_PRELOAD=$library" "DYNAMICCL_SHARED_FOLDER=/run/job${FOLDER:-}") ;;
-      recipe) settings+=(NCCL_HOSTID=one-job NCCL_P2P_DISABLE=1 NCCL_CUMEM_HOST_ENABLE=0); container=recipe-$container ;;
+      recipe) settings+=(NCCL_HOSTID=one-job NCCL_P2P_DISABLE=1 NCCL_CUMEM_HOST_ENABLE=0 NCCL_WIN_ENABLE=0); container=recipe-$container ;;
       shm) settings+=(NCCL_P2P_DISABLE=1) ;;
     esac
     if [ "$nodes" = bare ]; then
@@ -152,8 +152,9 @@ matrix() {
   for which in machine torch; do
     nccl=$work/ids/$which
     for cumem in default 0; do
-      for nodes in own all unequal; do
+      for nodes in bare own all unequal; do
         for side in none library recipe; do
+          [ $nodes != bare ] || [ $side = none ] || continue
           new_id
           EXTRA="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,P2P,SHM,NET NCCL_DEBUG_FILE=$work/ids/nccl.%h.%p"
           [ $cumem = default ] || EXTRA+=" NCCL_CUMEM_ENABLE=0"

@@ -180,6 +180,15 @@ void graph(const Lanes& lanes, int replays) {
   calls += static_cast<unsigned long long>(replays) * kKinds;
 }
 
+// How many elements were wrong after each kind of call, as JSON's fields.
+std::string wrong_after;
+void look(const char* after) {
+  unsigned long long bad = 0;
+  CUDA(cudaDeviceSynchronize());
+  CUDA(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost));
+  wrong_after += (wrong_after.empty() ? "" : ", ") + ('"' + std::string(after) + "\": " + std::to_string(bad));
+}
+
 // NCCL's own memory, registered in both ways. @return whether NCCL made windows of it
 bool registered(const Lanes& lanes) {
   Lane lane = lanes.all[1];
@@ -198,12 +207,14 @@ bool registered(const Lanes& lanes) {
   NCCL(ncclCommRegister(lane.comm, receive, kBytes, &handles[1]));
   some(1000);
   for (void* handle : handles) NCCL(ncclCommDeregister(lane.comm, handle));
+  look("registered");
   bool made = false;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
   ncclWindow_t windows[2] = {};
   NCCL(ncclCommWindowRegister(lane.comm, send, kBytes, &windows[0], NCCL_WIN_COLL_SYMMETRIC));
   NCCL(ncclCommWindowRegister(lane.comm, receive, kBytes, &windows[1], NCCL_WIN_COLL_SYMMETRIC));
   some(2000);
+  look("windows");
   made = windows[0] != nullptr && windows[1] != nullptr;
   for (ncclWindow_t window : windows)
     if (window != nullptr) NCCL(ncclCommWindowDeregister(lane.comm, window));
@@ -218,8 +229,8 @@ int finish(const char* verb, double seconds, bool windows) {
   int version = 0;
   CUDA(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost));
   NCCL(ncclGetVersion(&version));
-  std::printf("{\"verb\": \"%s\", \"rank\": %d, \"calls\": %llu, \"wrong\": %llu, \"seconds\": %.1f, \"windows\": %s, \"nccl\": %d}\n",
-              verb, rank, calls, bad, seconds, windows ? "true" : "false", version);
+  std::printf("{\"verb\": \"%s\", \"rank\": %d, \"calls\": %llu, \"wrong\": %llu, \"seconds\": %.1f, \"windows\": %s, \"nccl\": %d, \"wrong_after\": {%s}}\n",
+              verb, rank, calls, bad, seconds, windows ? "true" : "false", version, wrong_after.c_str());
   return bad == 0 ? 0 : 1;
 }
 
@@ -232,11 +243,14 @@ int every_call(const std::string& file) {
   for (std::size_t bytes = 1 << 10; bytes <= kLargest * 4; bytes *= 4)
     operate(lanes.all[bytes / 1024 % 3], kAllReduce, std::min(bytes / 4, kLargest), bytes % 3 == 0, 0, static_cast<unsigned>(bytes % 97));
   lanes.synchronize();
+  look("sizes");
   for (const std::size_t n : {1, 3, 255, 4097, 65'537, 1'000'003})
     for (int kind = 0; kind < kKinds; ++kind)
       for (unsigned i = 0; i < 3; ++i) operate(lanes.all[i], kind, n, i % 2 == 1, static_cast<int>(i) % ranks, 31 * i + 7);
   lanes.synchronize();
+  look("kinds");
   graph(lanes, 10);
+  look("graph");
   const bool windows = registered(lanes);
   lanes.destroy();
   return finish("calls", now() - begin, windows);

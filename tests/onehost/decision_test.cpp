@@ -91,6 +91,20 @@ TEST_CASE("one variable overrides the way and switches the library off") {
         "dynamiccl-onehost: DYNAMICCL_ONEHOST=fast: write 0 (off), 1 (on), p2p or shm\n");
 }
 
+TEST_CASE("all ranks of a job do without windows, whatever else they decide") {
+  need_namespaces();
+  const SharedFolder folder;
+  const auto windows = [](const Container& rank) {
+    return Rank(rank).ask("getenv NCCL_WIN_ENABLE");
+  };
+  CHECK(windows(container(folder, {0, 1})) == "0");
+  CHECK(windows(container(folder, {0})) == "0");
+  // Refused, it stays a host of its own, in a job with others that are not.
+  CHECK(windows(container(folder, {})) == "0");
+  CHECK(windows(container(folder, {0, 1}, {{"NCCL_WIN_ENABLE", "1"}})) == "1");
+  CHECK(windows(container(folder, {0, 1}, {{"DYNAMICCL_ONEHOST", "0"}})) == "-");
+}
+
 TEST_CASE("the user's variables and those of nccl.conf count") {
   need_namespaces();
   const SharedFolder folder;
