@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "containers/limit_mark.hpp"
 #include "containers/owner.hpp"
 #include "containers/processes.hpp"
 #include "embedded/end_marked_ranks_sh.hpp"
@@ -18,10 +19,11 @@ std::vector<ProcessInfo> marked(const std::string& environment_name) {
   std::vector<ProcessInfo> found;
   for (ProcessInfo& process : list_processes()) {
     const std::string environment = process_variable(process.pid, kEnvironmentVariable);
-    if (environment.empty()) continue;
-    const std::string owner = process_variable(process.pid, kOwnerVariable);
-    const bool wanted = environment_name.empty() ? !owner.empty() && !owner_alive(owner)
-                                                 : environment == environment_name;
+    const std::string owner =
+        environment.empty() ? "" : process_variable(process.pid, kOwnerVariable);
+    const bool wanted = !environment_name.empty() ? environment == environment_name
+                        : environment.empty()     ? has_mark_of_the_dead(process.pid)
+                                                  : !owner.empty() && !owner_alive(owner);
     if (wanted) found.push_back(std::move(process));
   }
   return found;

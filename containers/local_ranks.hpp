@@ -24,8 +24,8 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
                                  const std::string& folder, const std::string& owner,
                                  const std::vector<std::string>& prefix);
 
-/// Kills marked processes (of one environment, or "" for those of dead owners), waits until they
-/// are gone. @returns one line per process
+/// Kills marked processes (of one environment, or "" for those of dead owners, also by their limit
+/// mark), waits until they are gone. @returns one line per process
 std::vector<std::string> end_marked_processes(const std::string& environment_name);
 
 }  // namespace dynamiccl

@@ -33,16 +33,24 @@ bool has_machines_clock() {
   return stat("/proc/self/ns/time", &time) != 0 || time.st_ino == kFirstTimeNamespace;
 }
 
-/// Field 22 of /proc/PID/stat; nullopt when there is no such process or it is a zombie, 0 where
-/// that cannot be told: no file can be opened now, or none be read.
-/// @param process its number, or "self"
+/// "" where it cannot be read.
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
+}  // namespace
+
 std::optional<std::int64_t> start_ticks_of(const std::string& process) {
   errno = 0;
   const auto read = read_file("/proc/" + process + "/stat");
   if (!read)
     return errno == ENOENT || errno == ESRCH ? std::nullopt : std::optional<std::int64_t>(0);
   const std::string& text = *read;
-  // The program's name may hold blanks, line breaks and parentheses: count from the last one.
+  // Field 22. The program's name may hold blanks, line breaks and parentheses: count from the last
+  // one.
   const auto name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_end + 1));
@@ -53,16 +61,6 @@ std::optional<std::int64_t> start_ticks_of(const std::string& process) {
   }
   return std::nullopt;
 }
-
-/// "" where it cannot be read.
-std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
-}
-
-}  // namespace
 
 std::uint64_t own_pid_namespace() { return namespace_of("/proc/self"); }
 

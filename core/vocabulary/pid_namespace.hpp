@@ -16,6 +16,11 @@ bool sees_own_processes();
 /// Whether a process of this number is there of which /proc does not tell this user (hidepid).
 bool is_hidden_process(std::int64_t pid);
 
+/// When a process began, in clock ticks since boot; nullopt when there is none or it is a zombie, 0
+/// where that cannot be told: no file can be opened now, or none be read.
+/// @param process its number, or "self"
+std::optional<std::int64_t> start_ticks_of(const std::string& process);
+
 /// What a process writes of itself, so that others can tell whether it still lives.
 struct ProcessMark {
   std::int64_t pid = 0;          ///< in its PID namespace

@@ -19,12 +19,15 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "containers/limit_mark.hpp"
 #include "containers/processes.hpp"
 #include "core/vocabulary/program_signals.hpp"
+#include "orchestrator/launch/adopted.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/process_states.hpp"
 
@@ -57,8 +60,10 @@ struct ChildSetup : bp::extend::handler {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
     for (const int number : kChildDefaults) signal(number, SIG_DFL);
+    take_limit_mark(mark);
   }
   pid_t starter = getpid();
+  std::uint64_t mark = 0;  ///< see own_limit_mark(); 0: none
 };
 
 /// Keeps the end of a stream.
@@ -86,10 +91,6 @@ std::vector<ProcessInfo> marked_processes(const std::string& marker) {
       marked.push_back(std::move(process));
   }
   return marked;
-}
-
-void signal_marked(const std::string& marker, int signal) {
-  for (const auto& process : marked_processes(marker)) kill(process.pid, signal);
 }
 
 /// One command and its streams.
@@ -123,12 +124,14 @@ class Child {
                                        std::strerror(errno));
       return;
     }
+    ChildSetup setup;
+    if (options.keeps_none) setup.mark = own_limit_mark();
     errno = 0;
     process_ = bp::child(
         bp::exe = program.string(),
         bp::args = std::vector<std::string>(command.argv.begin() + 1, command.argv.end()),
-        bp::env = environment, bp::std_in<input.get(), bp::std_out> out_, bp::std_err > err_,
-        ChildSetup{}, io, error, bp::on_exit([this, on_exit](int, const std::error_code&) {
+        bp::env = environment, bp::std_in<input.get(), bp::std_out> out_, bp::std_err > err_, setup,
+        io, error, bp::on_exit([this, on_exit](int, const std::error_code&) {
           running_ = false;
           record_status(process_.native_exit_code());
           on_exit();
@@ -269,6 +272,7 @@ class Start {
   ProcessOutcome run(const std::vector<Command>& commands) {
     watch_interrupts();
     arm(options_.timeout, &Start::time_out);
+    if (options_.keeps_none) adoption_.emplace();
     if (options_.enough) ask_again();
     if (options_.stopped_limit.count() > 0) look_again();
     for (const auto& command : commands) {
@@ -282,6 +286,7 @@ class Start {
     outcome_.duration =
         Micros(std::chrono::duration<double, std::micro>(Clock::now() - began_).count());
     end_left_overs();
+    adoption_.reset();
     drain();
     for (auto& child : children_) {
       child.finish();
@@ -349,6 +354,7 @@ class Start {
     question_.expires_after(std::chrono::milliseconds(100));
     question_.async_wait([this](const boost::system::error_code& error) {
       if (error || stopping_) return;
+      reap_adopted();
       if (!options_.enough()) {
         ask_again();
         return;
@@ -447,8 +453,29 @@ class Start {
   void signal_all(int signal) {
     if (!any_running()) return;
     for (const auto& child : children_) child.signal_group(signal);
-    signal_marked(options_.marker, signal);
+    for (const auto& process : started_processes()) kill(process.pid, signal);
     if (options_.kill_elsewhere) options_.kill_elsewhere();
+  }
+
+  /// Those that carry the marker, and all others below this process where none is to be kept.
+  [[nodiscard]] std::vector<ProcessInfo> started_processes() {
+    auto all = marked_processes(options_.marker);
+    if (!adoption_) return all;
+    reap_adopted();
+    std::set<pid_t> known;
+    for (const auto& process : all) known.insert(process.pid);
+    for (auto& process : adoption_->processes())
+      if (!known.contains(process.pid)) all.push_back(std::move(process));
+    return all;
+  }
+  /// The ends of the commands themselves are waited for by the loop.
+  void reap_adopted() {
+    if (!adoption_) return;
+    Adoption::reap([this](pid_t pid) {
+      return std::any_of(children_.begin(), children_.end(), [pid](const Child& child) {
+        return child.pid() == pid && child.running();
+      });
+    });
   }
 
   /// What outlives its launcher: file servers of containers need a moment to unmount, anything else
@@ -457,18 +484,18 @@ class Start {
     timer_.cancel();
     question_.cancel();
     look_.cancel();
-    auto left = marked_processes(options_.marker);
+    auto left = started_processes();
     const auto patience = Clock::now() + std::chrono::milliseconds(stopping_ ? 100 : 1000);
     while (!left.empty() && Clock::now() < patience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      left = marked_processes(options_.marker);
+      left = started_processes();
     }
     for (const auto& process : left)
       outcome_.left_over.push_back(fmt::format("{} ({})", process.name, process.pid));
     for (int round = 0; round < 50 && !left.empty(); ++round) {
       for (const auto& process : left) kill(process.pid, round < 5 ? SIGTERM : SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      left = marked_processes(options_.marker);
+      left = started_processes();
     }
   }
 
@@ -490,6 +517,7 @@ class Start {
   Clock::time_point began_;
   std::list<Child> children_;
   ProcessOutcome outcome_;
+  std::optional<Adoption> adoption_;
   bool stopping_ = false;
   int kill_rounds_ = 0;
   std::vector<pid_t> known_;  ///< marked processes

@@ -26,6 +26,9 @@ struct ProcessOptions {
   std::size_t kept_bytes = std::size_t{64} * 1024;
   /// Stop when a signal is noted (needs an InterruptGuard).
   bool interruptible = true;
+  /// Whatever the commands have started ends with them, in other sessions and without the marker
+  /// too. What they leave is carried away from here by `clean` when this process is killed.
+  bool keeps_none = false;
   /// Called after the process groups were signalled, to end what lives in containers.
   std::function<void()> kill_elsewhere;
   /// Receives output as it comes; may be empty.

@@ -12,6 +12,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/run/stopping.hpp"
 

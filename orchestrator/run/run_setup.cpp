@@ -6,11 +6,11 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
-#include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/usable_cores.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/launch_folders.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
@@ -34,23 +34,6 @@ void require_utf8(const std::string& path) {
 }
 
 }  // namespace
-
-void make_folder(const std::string& path, const std::string& remedy) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  // A link to a folder is as good as one, although create_directories complains of it.
-  std::error_code ignored;
-  if (error && !fs::is_directory(path, ignored))
-    throw Error(ErrorKind::input,
-                fmt::format("{}: cannot be made: {}; {}", path, error.message(), remedy));
-}
-
-void make_own_folder(const std::string& path, const std::string& remedy) {
-  require_no_strangers(path, remedy);
-  make_folder(path, remedy);
-  // Another user may have been the one who made it.
-  require_no_strangers(path, remedy);
-}
 
 RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
                 const std::vector<std::string>& argv) {

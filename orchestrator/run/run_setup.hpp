@@ -21,15 +21,6 @@ RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
 /// @throws Error(input) when that folder cannot be made
 LaunchSite launch_site(const std::string& db, const std::string& out);
 
-/// Makes a folder and those above it.
-/// @param remedy what to do instead, for the error
-/// @throws Error(input) when it cannot be made
-void make_folder(const std::string& path, const std::string& remedy);
-
-/// The same of a folder that nobody else may exchange.
-/// @throws Error(input) also when another user made one of them in a folder of everybody
-void make_own_folder(const std::string& path, const std::string& remedy);
-
 /// Makes the folder of a database file.
 /// @throws Error(input) when it cannot be made
 void make_db_folder(const std::string& db);

@@ -17,73 +17,14 @@
 #include <thread>
 
 #include "containers/command.hpp"
-#include "containers/processes.hpp"
 #include "core/statistics/statistics.hpp"
-#include "tests/e2e/program.hpp"
+#include "tests/e2e/own_job.hpp"
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// The job under a name that no other test's ranks have.
-class OwnJob {
- public:
-  OwnJob() : path_(fs::temp_directory_path() / ("socket-job-" + std::to_string(getpid()))) {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-    fs::create_symlink(DYNAMICCL_SOCKET_JOB, path_);
-  }
-  ~OwnJob() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  OwnJob(const OwnJob&) = delete;
-  OwnJob& operator=(const OwnJob&) = delete;
-  [[nodiscard]] std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
-const OwnJob kOwnJob;
-const std::string kJob = kOwnJob.path();
-
-/// Ranks that may use the network alone, as between containers.
-struct OverNetwork {
-  OverNetwork() {
-    setenv("NCCL_P2P_DISABLE", "1", 1);
-    setenv("NCCL_SHM_DISABLE", "1", 1);
-  }
-  ~OverNetwork() {
-    unsetenv("NCCL_P2P_DISABLE");
-    unsetenv("NCCL_SHM_DISABLE");
-  }
-};
-
-/// And that of sockets alone.
-struct OverSockets : OverNetwork {
-  OverSockets() { setenv("NCCL_NET", "Socket", 1); }
-  ~OverSockets() { unsetenv("NCCL_NET"); }
-};
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Neither the program nor the job: zombies of killed launchers have no command line.
-bool nothing_left(const Program& program) {
-  for (const auto& process : list_processes())
-    if (!process.argv.empty() && process.argv.front() == kJob) return false;
-  return program.processes().empty();
-}
-
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// The job with a leader beside it, both until they end by themselves; the leader says into
 /// leader.txt, and shares the folder "shared" with the job. @returns 0 when both are well
@@ -509,88 +450,6 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
                    "AND kind <> 'final'")
             .get<int>() == 0);
   CHECK(says(program.run({"query", "decisions"}).out, "bandit"));
-}
-
-TEST_CASE("ranks that have left session and environment end with their launch", "[E-102]") {
-  const OverSockets sockets;
-  const Program program;
-  const std::string script =
-      "setsid env -i PATH=\"$PATH\" NCCL_CONF_FILE=\"$NCCL_CONF_FILE\" " + kJob + " & sleep 100";
-  const auto tuned =
-      program.run({"tune", "--out", program.folder() + "/tuned", "--agent", "default",
-                   "--call-agent", "none", "--", "/bin/sh", "-c", script});
-  INFO(tuned.err);
-  CHECK(tuned.exit_code == 0);
-  CHECK(nothing_left(program));
-}
-
-TEST_CASE("what an earlier search left in its folder is none of the next one's ranks", "[safety]") {
-  const OverSockets sockets;
-  const Program program;
-  const std::vector<std::string> tune{"tune",    "--out",   program.folder() + "/tuned",
-                                      "--agent", "default", "--call-agent",
-                                      "none",    "--"};
-  auto job = tune;
-  job.push_back(kJob);
-  const pid_t pid = program.start(job);
-  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 1));
-  kill(pid, SIGKILL);
-  Program::wait(pid);
-  REQUIRE(program.run({"clean"}).exit_code == 0);
-  const fs::path launch = program.folder() + "/tuned/launches/launch-000";
-  const auto ranks_told = [&] {
-    std::size_t ranks = 0;
-    for (const auto& file : fs::directory_iterator(launch))
-      ranks += static_cast<std::size_t>(file.path().filename().string().starts_with("rank-"));
-    return ranks;
-  };
-  REQUIRE(ranks_told() == 2);
-  auto none = tune;
-  none.insert(none.end(), {"sleep", "1"});
-  CHECK(says(program.run(none).err, "no rank of it loaded the plugin"));
-  const auto again = program.run(job);
-  INFO(again.err);
-  CHECK(again.exit_code == 0);
-  CHECK(ranks_told() == 2);
-  CHECK(nothing_left(program));
-}
-
-TEST_CASE("another user can neither mislead, end nor hold up root's search", "[safety]") {
-  if (geteuid() != 0) SKIP("needs root to be another user");
-  const OverSockets sockets;
-  const Program program;
-  const std::string out = program.folder() + "/tuned";
-  REQUIRE(chmod(program.folder().c_str(), 0755) == 0);
-  const pid_t pid =
-      program.start({"tune", "--out", out, "--trial-seconds", "60", "--", kJob, "--steps", "2000"});
-  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 1));
-  const auto other_user = [](const std::string& line) {
-    return run_command({"setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups", "sh",
-                        "-c", line})
-        .exit_code;
-  };
-  // Its folder is met, its launches' are not.
-  CHECK(other_user("ls " + out + "/launches") == 0);
-  for (const std::string& attack :
-       {"touch " + out + "/launches/launch-000/calls-x.ring", "ls " + out + "/launches/launch-000",
-        "touch " + out + "/launches/x", "test -r " + out + "/launches/lock"}) {
-    INFO(attack);
-    CHECK(other_user(attack) != 0);
-  }
-  kill(pid, SIGINT);
-  CHECK(Program::wait(pid) == 130);
-  CHECK(nothing_left(program));
-}
-
-TEST_CASE("what a killed search leaves of its launch is ended by clean", "[E-102]") {
-  const OverSockets sockets;
-  const Program program;
-  const pid_t pid = program.start({"tune", "--out", program.folder() + "/tuned", "--", kJob});
-  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 2));
-  kill(pid, SIGKILL);
-  Program::wait(pid);
-  CHECK(program.run({"clean"}).exit_code == 0);
-  CHECK(nothing_left(program));
 }
 
 TEST_CASE("Ctrl-C among the pairs tells what those that ended say, and keeps nothing", "[E-102]") {

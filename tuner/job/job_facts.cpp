@@ -34,24 +34,6 @@ json object_of(const std::string& text) {
   return told.is_object() ? told : json();
 }
 
-/// The folder may hold anything: what is no object is left out.
-std::vector<json> told_in(const std::string& folder) {
-  std::vector<json> ranks;
-  std::error_code problem;
-  std::size_t files = 0;
-  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
-       at.increment(problem)) {
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
-    if (++files > kMostRankFiles || !at->is_regular_file(problem) ||
-        at->file_size(problem) > kMostFactsBytes)
-      continue;
-    if (json told = object_of(file_text(at->path().string())); !told.is_null())
-      ranks.push_back(std::move(told));
-  }
-  return ranks;
-}
-
 /// One process speaks once, whatever communicators it has.
 std::vector<json> by_process(std::vector<json> told) {
   std::map<std::string, json> processes;
@@ -96,6 +78,23 @@ std::string text_of(const json& regime, const char* ingredient) {
 }
 
 }  // namespace
+
+std::vector<json> ranks_told_in(const std::string& folder) {
+  std::vector<json> ranks;
+  std::error_code problem;
+  std::size_t files = 0;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
+       at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+    if (++files > kMostRankFiles || !at->is_regular_file(problem) ||
+        at->file_size(problem) > kMostFactsBytes)
+      continue;
+    if (json told = object_of(file_text(at->path().string())); !told.is_null())
+      ranks.push_back(std::move(told));
+  }
+  return ranks;
+}
 
 std::string JobFacts::nccl() const {
   if (nccl_version <= 0) return "unknown";
@@ -143,7 +142,7 @@ int fewest_devices(const std::vector<json>& told) {
 std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts, int nodes,
                                        int ranks) {
   std::vector<json> all;
-  for (const json& rank : told_in(folder)) all.push_back(with_host(host_facts, rank));
+  for (const json& rank : ranks_told_in(folder)) all.push_back(with_host(host_facts, rank));
   const std::vector<json> told = by_process(std::move(all));
   if (told.empty()) return std::nullopt;
   JobFacts facts;

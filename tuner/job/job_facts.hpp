@@ -35,7 +35,11 @@ struct JobFacts {
   [[nodiscard]] std::string nccl_release() const;
 };
 
-/// From the files that the plugin has left in the job's folder.
+/// What the plugin has left of each rank in a job's folder. That may hold anything: what is no
+/// object is left out.
+std::vector<nlohmann::json> ranks_told_in(const std::string& folder);
+
+/// The same as facts of the job.
 /// @param host_facts probe_facts() of this machine: what ranks of one machine share
 /// @param nodes, ranks as NCCL counts them; 0: not known. Where ranks of other nodes have told
 ///        elsewhere, the regime is that of the ranks seen, and its name and id say so: what they

@@ -148,11 +148,11 @@ std::string JobLeader::beyond_this_host() const {
     if (region == nullptr || !is_partial(*region) || region->slot(0).calls.load() == 0) continue;
     const RegionHeader& header = region->header();
     return fmt::format(
-        "{} of the {} ranks of communicator {:016x} are in {}: the others run on other hosts, or "
-        "do "
-        "not see that folder. Settings per call are agreed on within one host, so that its calls "
-        "keep NCCL's own choices; launch settings hold for all of its hosts",
-        header.claimed.load(), region->ranks(), header.communicator, folder_);
+        "{} of the {} ranks of communicator {:016x} share the job's folder: the others run on "
+        "other "
+        "hosts, or do not see it. Settings per call are agreed on within one host, so that its "
+        "calls keep NCCL's own choices; launch settings hold for all of its hosts",
+        header.claimed.load(), region->ranks(), header.communicator);
   }
   return "";
 }

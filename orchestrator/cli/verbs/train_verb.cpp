@@ -13,6 +13,7 @@
 #include "core/vocabulary/others_files.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
 
 namespace dynamiccl {

@@ -7,6 +7,7 @@
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "reports/render/render.hpp"
 #include "tuner/policy/policy_file.hpp"

@@ -244,12 +244,13 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
     fmt::print("it is not surely faster, so nothing is kept: NCCL's default stays\n");
 }
 
-std::string out_folder(const TuneArguments& arguments) {
+/// What the job loads stands there: a plugin's path among it.
+HeldFolder out_folder(const TuneArguments& arguments) {
   const std::string wanted = arguments.out.empty() ? "results/job" : arguments.out;
   require_one_line("--out", wanted);
-  // What the job loads stands there: a plugin's path among it.
-  make_own_folder(wanted + "/launches", "choose another place with --out");
-  return fs::canonical(wanted).string();
+  HeldFolder out(wanted, "choose another place with --out");
+  require_no_exchange(out, "choose another place with --out");
+  return out;
 }
 
 /// What stands in the environment outranks the file that launches read: with any of these the ranks
@@ -286,14 +287,15 @@ void say_left_out(const JobCommand& command, bool online, const Console& console
 
 /// One search at a time writes a folder: launches read their settings there.
 /// @returns what keeps others out until it is closed
-FileDescriptor lock_folder(const std::string& folder) {
-  FileDescriptor lock(open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+FileDescriptor lock_folder(const HeldFolder& folder) {
+  FileDescriptor lock(openat(folder.descriptor(), "lock",
+                             O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   // Who may open it may hold it.
   if (lock.valid()) static_cast<void>(fchmod(lock.get(), 0600));
   // A file system without locks keeps nobody out.
   if (lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw Error(ErrorKind::input,
-                folder +
+                folder.path() +
                     ": another `dynamiccl tune -- COMMAND` is running with this folder; wait for "
                     "its end, or choose another place with --out");
   return lock;
@@ -325,7 +327,7 @@ void announce(const JobTuningOptions& options, const JobCommand& command, bool r
 }
 
 int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
-                  const std::string& out, const std::string& plugin, const RunInfo& info,
+                  const HeldFolder& out, const std::string& plugin, const RunInfo& info,
                   const Shared& shared, const Console& console) {
   for (const std::string& note : result.notes) console.note(note);
   if (result.interrupted_by != 0 && !result.kept()) {
@@ -411,13 +413,14 @@ json online_json(const JobTrialResult& trial, const std::string& run) {
   return object;
 }
 
-int run_online(const JobCommand& command, const JobTuningOptions& options, const std::string& out,
-               JobLog& log, const std::string& run, bool as_json, const Console& console) {
+int run_online(const JobCommand& command, const JobTuningOptions& options, JobLog& log,
+               const std::string& run, bool as_json, const Console& console) {
   TrialRequest request;
   request.seconds = 1e9;
   request.steps = 0;
   request.learn_at_once = true;
   std::error_code ignored;
+  const std::string& out = command.out.path();
   if (fs::exists(out + "/nccl.conf", ignored)) {
     const StoredChoice stored = read_choice(out);
     request.variables = stored.choice.variables;
@@ -546,17 +549,18 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
     throw Error(ErrorKind::input, "tune: choose one of --online and --recheck");
   JobTuningOptions options = tuning_options(arguments);
   Console console(shared.verbosity());
-  const std::string out = out_folder(arguments);
+  const HeldFolder out = out_folder(arguments);
+  const HeldFolder launches = out.below("launches", 0);
   const JobCommand command{.argv = shared.command,
-                           .folder = out + "/launches",
-                           .network_folder = out + "/network",
+                           .out = out,
+                           .launches = launches,
                            .plugin = plugin_of(arguments),
                            .environment = {}};
   require_free_names(command);
-  const FileDescriptor lock = lock_folder(command.folder);
+  const FileDescriptor lock = lock_folder(launches);
   say_left_out(command, arguments.online, console);
   std::optional<StoredChoice> stored;
-  if (arguments.recheck) stored = read_choice(out);
+  if (arguments.recheck) stored = read_choice(out.path());
 
   const InterruptGuard guard;
   make_db_folder(shared.db);
@@ -576,7 +580,7 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
                      });
     if (!arguments.online) announce(options, command, arguments.recheck, console);
     if (arguments.online) {
-      code = run_online(command, options, out, log, info.id, shared.json, console);
+      code = run_online(command, options, log, info.id, shared.json, console);
     } else if (arguments.recheck) {
       code = finish_recheck(tuning.recheck(stored->choice), *stored, info, shared, console);
     } else {

@@ -23,6 +23,7 @@
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/tune/export_check.hpp"
 #include "orchestrator/tune/run_plan.hpp"

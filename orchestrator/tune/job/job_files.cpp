@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/setting.hpp"
-#include "orchestrator/run/run_setup.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
@@ -21,18 +19,6 @@ namespace fs = std::filesystem;
 constexpr const char* kConf = "/nccl.conf";
 constexpr const char* kTable = "/nccl.table";
 constexpr const char* kRows = "/table.json";
-
-void write_whole(const std::string& path, const std::string& text) {
-  const std::string draft = path + ".new";
-  std::ofstream file;
-  if (begin_draft(draft)) file.open(draft, std::ios::trunc);
-  file << text;
-  file.close();
-  std::error_code problem;
-  if (file) fs::rename(draft, path, problem);
-  if (!file || problem)
-    throw Error(ErrorKind::input, path + ": cannot be written; choose another place with --out");
-}
 
 std::string read_whole(const std::string& path) {
   require_whole_file(path);
@@ -70,22 +56,22 @@ TableEntry launch_row(const JobTuningResult& result) {
 
 }  // namespace
 
-std::string write_choice(const std::string& folder, const JobTuningResult& result,
+std::string write_choice(const HeldFolder& folder, const JobTuningResult& result,
                          const std::string& plugin, nlohmann::json provenance) {
-  make_folder(folder, "choose another place with --out");
+  folder.require_same();
   std::map<std::string, std::string> conf = result.choice.variables;
   std::error_code ignored;
   if (result.choice.table == CallTable{}) {
-    fs::remove(folder + kTable, ignored);
+    fs::remove(folder.held() + kTable, ignored);
   } else {
     const TableOrigin& origin = result.choice.origin;
-    write_whole(folder + kTable,
-                to_text(call_rows(result.choice.table, origin.ranks, origin.nodes), origin.made));
+    folder.write(kTable + 1,
+                 to_text(call_rows(result.choice.table, origin.ranks, origin.nodes), origin.made));
     conf["NCCL_TUNER_PLUGIN"] = plugin;
-    conf["DYNAMICCL_TUNER_TABLE"] = folder + kTable;
+    conf["DYNAMICCL_TUNER_TABLE"] = folder.path() + kTable;
   }
   ConfigurationTable table;
-  table.epoch = next_epoch(folder + kRows);
+  table.epoch = next_epoch(folder.held() + kRows);
   table.put_regime({result.facts.regime.id, result.facts.regime.name, result.facts.regime.json});
   for (TableEntry entry : result.choice.entries) {
     // Rows are of the regime, whatever told the launches apart while they were searched.
@@ -100,9 +86,9 @@ std::string write_choice(const std::string& folder, const JobTuningResult& resul
   provenance["setting"] = result.arm;
   provenance["verdict"] = name_of(result.verdict);
   table.provenance = std::move(provenance);
-  write_table(table, folder + kRows);
-  write_whole(folder + kConf, conf_text(conf, users_conf()));
-  return "NCCL_CONF_FILE=" + folder + kConf;
+  folder.write(kRows + 1, to_json(table));
+  folder.write(kConf + 1, conf_text(conf, users_conf()));
+  return "NCCL_CONF_FILE=" + folder.path() + kConf;
 }
 
 StoredChoice read_choice(const std::string& folder) {

@@ -12,8 +12,8 @@ namespace dynamiccl {
 /// epoch is one more than that of the table that was there.
 /// @param provenance run, command, versions of driver and NCCL; no secrets
 /// @returns the words to put before the command
-/// @throws Error(input) when the folder cannot be written
-std::string write_choice(const std::string& folder, const JobTuningResult& result,
+/// @throws Error(environment) when the folder was exchanged or cannot be written
+std::string write_choice(const HeldFolder& folder, const JobTuningResult& result,
                          const std::string& plugin, nlohmann::json provenance);
 
 /// What was written there.

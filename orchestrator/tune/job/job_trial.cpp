@@ -1,6 +1,7 @@
 #include "orchestrator/tune/job/job_trial.hpp"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -20,7 +21,7 @@
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
-#include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/tune/job/left_ranks.hpp"
 #include "tuner/export/folder_network.hpp"
 
@@ -32,20 +33,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookEvery = std::chrono::milliseconds(5);
 
-void write_text(const std::string& path, const std::string& text) {
-  // Renamed into place: a rank never reads half of it.
-  const std::string draft = path + ".new";
-  std::ofstream file;
-  if (begin_draft(draft)) file.open(draft, std::ios::trunc);
-  file << text;
-  file.close();
-  std::error_code problem;
-  if (file) fs::rename(draft, path, problem);
-  if (!file || problem)
-    throw Error(ErrorKind::environment,
-                path + ": cannot be written; choose another place with --out");
-}
-
 /// Looks on while the command runs, on a thread of its own.
 class Observer {
  public:
@@ -53,12 +40,15 @@ class Observer {
       : request_(request), leader_(folder, leader_options(request)) {}
 
   [[nodiscard]] bool enough() const { return enough_.load(); }
+  /// A rank has loaded the plugin.
+  [[nodiscard]] bool hears() const { return hears_.load(); }
   void end() { ended_.store(true); }
 
   void look_on() {
     try {
       while (!ended_.load()) {
         leader_.step();
+        hears_.store(leader_.watch().heard());
         if (!enough_.load() && has_enough()) enough_.store(true);
         std::this_thread::sleep_for(kLookEvery);
       }
@@ -254,21 +244,22 @@ class Observer {
   Clock::time_point looked_{};
   Clock::time_point learning_since_{};
   std::atomic<bool> enough_{false};
+  std::atomic<bool> hears_{false};
   std::atomic<bool> ended_{false};
 };
 
 std::map<std::string, std::string> conf_of(const JobCommand& command, const TrialRequest& request,
-                                           const std::string& folder) {
+                                           const HeldFolder& folder) {
   std::map<std::string, std::string> conf = request.variables;
   conf["NCCL_TUNER_PLUGIN"] = command.plugin;
   conf["NCCL_PROFILER_PLUGIN"] = command.plugin;
-  conf["DYNAMICCL_TUNER_FOLDER"] = folder;
+  conf["DYNAMICCL_TUNER_FOLDER"] = folder.path();
   if (!request.times_calls) conf["DYNAMICCL_PROFILE_EVENTS"] = "calls";
   if (!(request.table == CallTable{})) {
     const TableOrigin& origin = request.origin;
-    write_text(folder + "/nccl.table",
-               to_text(call_rows(request.table, origin.ranks, origin.nodes), origin.made));
-    conf["DYNAMICCL_TUNER_TABLE"] = folder + "/nccl.table";
+    folder.write("nccl.table",
+                 to_text(call_rows(request.table, origin.ranks, origin.nodes), origin.made));
+    conf["DYNAMICCL_TUNER_TABLE"] = folder.path() + "/nccl.table";
   }
   return conf;
 }
@@ -277,10 +268,7 @@ std::map<std::string, std::string> conf_of(const JobCommand& command, const Tria
 /// what they map there. Ranks of a container may run as another user; for others, who wants them
 /// opens the folder above.
 bool serves_other_users(const JobCommand& command) {
-  constexpr auto kOpen = fs::perms::others_write | fs::perms::sticky_bit;
-  std::error_code ignored;
-  return !goes_elsewhere(command).empty() ||
-         (fs::status(command.folder, ignored).permissions() & kOpen) == kOpen;
+  return !goes_elsewhere(command).empty() || command.launches.is_open_to_all();
 }
 
 /// What ranks told in an earlier search is not of this one's ranks: their files lie there still, as
@@ -295,6 +283,35 @@ void forget_earlier(const std::string& folder) {
       told.push_back(at->path());
   }
   for (const fs::path& path : told) fs::remove(path, problem);
+}
+
+/// A folder with less tells nothing of a job's calls: half a megabyte for each rank and
+/// communicator.
+constexpr std::uintmax_t kLeastSpace = std::uintmax_t{4} << 20;
+constexpr std::uintmax_t kLeastOfRank = std::uintmax_t{512} << 10;
+
+std::uintmax_t free_space(const HeldFolder& folder) {
+  struct statvfs space {};
+  // A file system that does not tell is not full.
+  if (fstatvfs(folder.descriptor(), &space) != 0) return std::numeric_limits<std::uintmax_t>::max();
+  return std::uintmax_t{space.f_bavail} * space.f_frsize;
+}
+
+std::string no_space(const HeldFolder& folder) {
+  return fmt::format(
+      "{}: {} are free there, too little for what the ranks tell of their calls (half a megabyte "
+      "for each of them and communicator); free some space, or choose another place with --out",
+      folder.path(), format_bytes(Bytes(free_space(folder))));
+}
+
+void require_space(const HeldFolder& folder) {
+  if (free_space(folder) < kLeastSpace) throw Error(ErrorKind::environment, no_space(folder));
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
 }
 
 void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
@@ -321,51 +338,55 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
 
 JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                          const std::function<void(const std::string&)>& on_output) {
-  const std::string folder = fmt::format("{}/launch-{:03}", command.folder, request.number);
-  make_folder(folder, "choose another place with --out");
-  forget_earlier(folder);
-  std::error_code ignored;
-  fs::permissions(
-      folder,
-      serves_other_users(command) ? fs::perms::all | fs::perms::sticky_bit : fs::perms::owner_all,
-      ignored);
-  if (request.variables.contains("DYNAMICCL_SHARED_FOLDER")) {
-    make_folder(command.network_folder, "choose another place with --out");
-    // Ranks take a folder of their own user or of root: root's may serve ranks of any user.
-    fs::permissions(command.network_folder,
-                    geteuid() == 0 ? fs::perms::all | fs::perms::sticky_bit : fs::perms::owner_all,
-                    ignored);
-  }
-  const std::string conf = command.folder + "/nccl.conf";
-  write_text(conf, conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
+  command.out.require_same();
+  command.launches.require_same();
+  require_space(command.launches);
+  constexpr mode_t kOpenToAll = 01777;
+  constexpr mode_t kOwn = 0700;
+  const HeldFolder folder = command.launches.below(fmt::format("launch-{:03}", request.number),
+                                                   serves_other_users(command) ? kOpenToAll : kOwn);
+  forget_earlier(folder.held());
+  // Ranks take a folder of their own user or of root: root's may serve ranks of any user.
+  if (request.variables.contains("DYNAMICCL_SHARED_FOLDER"))
+    static_cast<void>(command.out.below(kNetworkFolder, geteuid() == 0 ? kOpenToAll : kOwn));
+  command.launches.write(
+      "nccl.conf", conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
   Command job{command.argv, command.environment};
-  job.environment["NCCL_CONF_FILE"] = conf;
+  job.environment["NCCL_CONF_FILE"] = command.launches.path() + "/nccl.conf";
 
   JobTrialResult result;
-  Observer observer(folder, request);
+  Observer observer(folder.held(), request);
   std::thread looking([&] { observer.look_on(); });
   ProcessOptions options;
   options.timeout = Micros(request.seconds * 1e6);
   options.marker = random_uuid();
+  options.keeps_none = request.steps != 0;
   // What a killed tuner leaves of a trial `clean` ends; a job that it accompanies is the user's.
   if (request.steps != 0)
     for (const auto& [name, value] : rank_marks("trial-" + options.marker, owner_token()))
       job.environment[name] = value;
-  options.enough = [&] { return observer.enough(); };
+  options.enough = [&] {
+    result.disk_full = !observer.hears() && free_space(command.launches) < kLeastOfRank;
+    return result.disk_full || observer.enough();
+  };
   options.on_stderr = options.on_stdout = on_output;
   const ProcessOutcome outcome = run_processes({job}, options);
   observer.end();
   looking.join();
   observer.report(result);
   explain(outcome, result);
+  if (result.disk_full) result.reason = no_space(command.launches);
   if (!result.heard && result.reason.empty()) result.reason = "no rank loaded the plugin";
   // A job that is accompanied ends when its own starter says so.
   if (request.steps != 0)
-    if (const auto left = end_ranks_of(folder); !left.empty())
+    if (const auto left = end_ranks_of(folder.path(), folder.held()); !left.empty())
       result.notes.push_back("ranks outlived the command and were ended: " + join(left, ", "));
   // Half a megabyte per rank and communicator: what was told is taken in.
-  for (const std::string& stream : call_streams_in(folder)) fs::remove(stream, ignored);
-  for (const std::string& region : regions_in(folder)) fs::remove(region, ignored);
+  std::error_code ignored;
+  for (const std::string& stream : call_streams_in(folder.held())) fs::remove(stream, ignored);
+  for (const std::string& region : regions_in(folder.held())) fs::remove(region, ignored);
+  // What leaders say of files there is of their names for everybody.
+  for (std::string& note : result.notes) note = replaced(note, folder.held(), folder.path());
   return result;
 }
 
@@ -415,9 +436,9 @@ bool users_conf_is_tuned() { return users_conf(true).starts_with(kWritten); }
 
 std::string goes_elsewhere(const JobCommand& command) {
   const std::string program = fs::path(command.argv.front()).filename().string();
-  const std::string conf = command.folder + "/nccl.conf";
+  const std::string conf = command.launches.path() + "/nccl.conf";
   // What is found is read from beside the launches.
-  const std::string shared = fs::path(command.folder).parent_path();
+  const std::string& shared = command.out.path();
   if (program == "docker" || program == "podman")
     return fmt::format(
         "`{} run` needs {} {} --env NCCL_CONF_FILE={}; `{} exec` the last of them, in containers "

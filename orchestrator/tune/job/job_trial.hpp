@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "orchestrator/launch/process.hpp"
+#include "orchestrator/run/held_folder.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
 #include "tuner/nccl/job_leader.hpp"
@@ -16,11 +17,11 @@ namespace dynamiccl {
 /// Somebody's own command, and where its launches tell what they call.
 struct JobCommand {
   std::vector<std::string> argv;
-  /// Absolute; shared by all ranks of this host. Holds the settings file that every launch reads
-  /// (nccl.conf) and a folder per launch.
-  std::string folder;
-  /// Absolute; the sockets of NCCL's network through a shared folder lie here, in trials and later.
-  std::string network_folder;
+  /// Where everything about the job is kept, shared by all ranks of this host. The sockets of
+  /// NCCL's network through a shared folder lie in a folder of it, in trials and later.
+  const HeldFolder& out;
+  /// In it: the settings file that every launch reads (nccl.conf) and a folder per launch.
+  const HeldFolder& launches;
   std::string plugin;  ///< absolute path of the NCCL plugin, as the job sees it
   std::map<std::string, std::string> environment;  ///< added to the inherited one
   bool passes_variables =
@@ -85,12 +86,18 @@ struct JobTrialResult {
   int interrupted_by = 0;
   std::string output;         ///< end of the command's stderr
   bool ended_itself = false;  ///< before it was ended here
+  bool disk_full = false;     ///< so that no rank could tell anything, as the reason says
   [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
 };
 
+/// The name of that folder in JobCommand::out.
+inline constexpr const char* kNetworkFolder = "network";
+
 /// Starts the command once with these settings, looks on while it runs, ends it when enough was
 /// seen, and leaves no process of it. Blocks; once at a time.
+/// @throws Error(environment) when the command's folders have been exchanged, cannot be written to
+/// or lie on a disk that is full
 JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                          const std::function<void(const std::string&)>& on_output);
 

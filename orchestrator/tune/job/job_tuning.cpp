@@ -27,8 +27,8 @@ namespace {
 
 /// Launch settings whose step is within this of the best so far are worth learning under.
 constexpr double kPromising = 1.1;
-/// A folder with less tells nothing of a job's calls.
-constexpr std::uintmax_t kLeastSpace = std::uintmax_t{4} << 20;
+/// Of what a job says last: a line may be as long as it likes.
+constexpr std::size_t kMostOfLine = 300;
 
 std::string milliseconds(double us) { return fmt::format("{:.4g} ms", us / 1e3); }
 
@@ -46,6 +46,13 @@ std::set<std::string> users_variables() {
   return names;
 }
 
+/// A line's beginning, whole letters, and how much it goes on.
+std::string shortened(const std::string& line) {
+  std::size_t end = kMostOfLine;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;
+  return fmt::format("{} ... ({} more bytes)", line.substr(0, end), line.size() - end);
+}
+
 /// The last line that says something: frames of dashes do not.
 std::string last_line(const std::string& text) {
   std::string last;
@@ -54,7 +61,7 @@ std::string last_line(const std::string& text) {
     if (std::any_of(line.begin(), line.end(),
                     [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; }))
       last = trim(line);
-  return last;
+  return last.size() <= kMostOfLine ? last : shortened(last);
 }
 
 /// How many sizes' settings were learnt, beside those that came with the launch settings.
@@ -146,7 +153,7 @@ std::string of_elsewhere(const JobCommand& command) {
   return fmt::format(
       "\nRanks that run as another user may write there after `chmod 1777 {}` alone, as may "
       "every user of this machine then",
-      command.folder);
+      command.launches.path());
 }
 
 }  // namespace
@@ -155,6 +162,7 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
   if (!seen.started) throw Error(ErrorKind::input, seen.reason);
+  if (seen.disk_full) throw Error(ErrorKind::environment, seen.reason);
   if (!seen.ok() && seen.failed())
     throw Error(
         ErrorKind::input,
@@ -164,14 +172,6 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
                     seen.exit_code, seen.seconds,
                     seen.heard ? "enough of its steps were seen" : "any rank had loaded the plugin",
                     said));
-  std::error_code ignored;
-  const auto space = std::filesystem::space(command_.folder, ignored);
-  if (!seen.heard && !ignored && space.available < kLeastSpace)
-    throw Error(ErrorKind::environment,
-                fmt::format("{}: {} are free there, too little for what the ranks tell of their "
-                            "calls (half a megabyte for each of them and communicator); free some "
-                            "space, or choose another place with --out",
-                            command_.folder, format_bytes(Bytes(space.available))));
   if (!seen.heard)
     throw Error(
         ErrorKind::input,
@@ -183,7 +183,7 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
             "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job that "
             "communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune FILE` finds "
             "settings for it, `dynamiccl export` writes what it loads",
-            seen.seconds, said, command_.folder, command_.plugin, of_elsewhere(command_)));
+            seen.seconds, said, command_.launches.path(), command_.plugin, of_elsewhere(command_)));
   for (const std::string& note : seen.notes)
     if (note.find("CUDA graphs") != std::string::npos)
       throw Error(ErrorKind::input, note +
@@ -210,7 +210,8 @@ void JobTuning::observe() {
   require_tunable(seen);
   if (!seen.facts)
     throw Error(ErrorKind::input, "the ranks did not tell where they run (no rank-*.json in " +
-                                      command_.folder + "): they must be able to write there");
+                                      command_.launches.path() +
+                                      "): they must be able to write there");
   result_.facts = *seen.facts;
   if (call_agent_ != nullptr && admit(result_.facts.state) != GuardVerdict::pass) {
     call_agent_.reset();
@@ -291,7 +292,8 @@ JobChoice JobTuning::setting_of(std::size_t arm) const {
   choice.variables = settings_of(space.setting(space.arms()[arm]).launch_knobs, SettingScope::env);
   const auto network = choice.variables.find("NCCL_NET");
   if (network != choice.variables.end() && network->second == kFolderNetwork) {
-    for (const auto& [name, value] : folder_network(command_.plugin, command_.network_folder))
+    for (const auto& [name, value] :
+         folder_network(command_.plugin, command_.out.path() + "/" + kNetworkFolder))
       choice.variables[name] = value;
     choice.table = shared_folder_caps();
   }

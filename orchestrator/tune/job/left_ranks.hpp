@@ -5,11 +5,12 @@
 
 namespace dynamiccl {
 
-/// Ends processes of this host that still have files of this folder in their memory: ranks of a
-/// launch that is over, whatever session, environment or container they have moved to. Blocks until
-/// they are gone, for some seconds at most.
-/// @param folder absolute, of one launch alone
+/// Ends processes of this host that have told in this folder that they are ranks, and still have
+/// files of it in their memory: ranks of a launch that is over, whatever container they have moved
+/// to. Blocks until they are gone, for some seconds at most.
+/// @param folder absolute, of one launch alone, as the ranks know it
+/// @param held the same folder, by a name that leads there surely
 /// @returns "name (pid)" of each
-std::vector<std::string> end_ranks_of(const std::string& folder);
+std::vector<std::string> end_ranks_of(const std::string& folder, const std::string& held);
 
 }  // namespace dynamiccl
