@@ -103,7 +103,8 @@ std::string describe_end(const ProcessOutcome& outcome, Micros timeout, std::siz
   if (const int signal = signal_behind_launcher(outcome); signal != 0)
     return fmt::format("{} ended by signal {} ({})", who_ended(ranks, " was", " were"), signal,
                        strsignal(signal));
-  return fmt::format("{} ended with exit code {}", who_ended(ranks, "", ""), failure->exit_code);
+  return fmt::format("{} ended with exit code {}", who_ended(ranks, "", ""),
+                     exit_code_behind_launcher(outcome));
 }
 
 std::string last_lines(const std::string& text, std::size_t count) {

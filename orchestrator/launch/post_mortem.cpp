@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <csignal>
+#include <cstring>
 #include <set>
 #include <string_view>
 
@@ -72,6 +74,51 @@ std::string_view last_between(std::string_view text, std::string_view before,
   return end == std::string_view::npos ? "" : rest.substr(0, end);
 }
 
+/// Those that Slurm tells of first: "srun: error: node2: tasks 0,2-3: Killed".
+struct SlurmTasks {
+  std::vector<int> ranks;
+  int signal = 0;  ///< 0: they ended by themselves, with this code
+  int exit_code = 0;
+};
+
+std::vector<int> numbers_of(const std::string& ranges) {
+  constexpr int kMost = 65536;
+  std::vector<int> numbers;
+  for (const std::string& range : split(ranges, ',')) {
+    const int first = whole_number(range);
+    const auto dash = range.find('-');
+    const int last = dash == std::string::npos ? first : whole_number(range.substr(dash + 1));
+    for (int number = first; first >= 0 && number <= std::min(last, kMost); ++number)
+      numbers.push_back(number);
+  }
+  return numbers;
+}
+
+/// Once a task has ended badly Slurm ends the others by TERM, which tells nothing of why.
+std::optional<SlurmTasks> first_lost_by_slurm(const std::string& text) {
+  for (const std::string& line : split(text, '\n')) {
+    if (!line.starts_with("srun: error: ")) continue;
+    const auto what = line.rfind(": ");
+    const auto tasks = line.rfind(": task", what - 1);
+    const auto numbers = line.find(' ', tasks + 2);
+    if (tasks == std::string::npos || numbers == std::string::npos || numbers > what) continue;
+    const std::string how = line.substr(what + 2);
+    SlurmTasks lost{numbers_of(line.substr(numbers + 1, what - numbers - 1))};
+    if (lost.ranks.empty() || how.starts_with(strsignal(SIGTERM))) continue;
+    constexpr std::string_view kExited = "Exited with exit code ";
+    if (how.starts_with(kExited)) {
+      lost.exit_code = whole_number(how.substr(kExited.size()));
+      return lost;
+    }
+    for (int signal = 1; signal < 32; ++signal)
+      if (how.starts_with(strsignal(signal))) {
+        lost.signal = signal;
+        return lost;
+      }
+  }
+  return std::nullopt;
+}
+
 /// The rank that Open MPI's last words are of; -1: they name none. MPICH's "PID 20874 RUNNING AT a"
 /// may as well be one that its launcher ended when another was gone, whatever the signal.
 int rank_named_in(const std::string& text) {
@@ -97,6 +144,7 @@ int signal_behind_launcher(const ProcessOutcome& outcome) {
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return 0;
   if (failure->signal != 0) return failure->signal;
+  if (const auto lost = first_lost_by_slurm(failure->stderr_tail)) return lost->signal;
   constexpr std::array<std::string_view, 4> kPhrases{
       "exited on signal ", "(signal ", "KILLED BY SIGNAL: ", "terminated with signal "};
   for (const auto phrase : kPhrases) {
@@ -104,6 +152,13 @@ int signal_behind_launcher(const ProcessOutcome& outcome) {
       if (const int number = number_behind(*text, phrase); number != 0) return number;
   }
   return signal_in(failure->exit_code);
+}
+
+int exit_code_behind_launcher(const ProcessOutcome& outcome) {
+  const ProcessResult* failure = outcome.first_failure();
+  if (failure == nullptr) return 0;
+  const auto lost = first_lost_by_slurm(failure->stderr_tail);
+  return lost ? lost->exit_code : failure->exit_code;
 }
 
 std::vector<int> ranks_behind(const ProcessOutcome& outcome, std::size_t count) {
@@ -117,6 +172,11 @@ std::vector<int> ranks_behind(const ProcessOutcome& outcome, std::size_t count) 
                               one.signal == failure->signal && one.exit_code == failure->exit_code))
         ranks.push_back(static_cast<int>(rank));
     }
+    return ranks;
+  }
+  if (const auto lost = first_lost_by_slurm(failure->stderr_tail)) {
+    for (const int rank : lost->ranks)
+      if (rank < static_cast<int>(count)) ranks.push_back(rank);
     return ranks;
   }
   for (const auto* text : {&failure->stderr_tail, &failure->stdout_tail}) {

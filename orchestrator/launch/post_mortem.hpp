@@ -22,11 +22,15 @@ struct OutOfMemoryCounts {
 OutOfMemoryCounts out_of_memory_counts();
 
 /// The signal that ended a rank behind its launcher, which itself ends with an exit code: by what
-/// Open MPI's and MPICH's launchers print, and by the code 128 + N of shells and engines. 0 = none.
+/// Slurm's, Open MPI's and MPICH's launchers print, and by the code 128 + N of shells and engines.
+/// 0 = none.
 int signal_behind_launcher(const ProcessOutcome& outcome);
 
-/// The ranks whose end first_failure() tells of: commands that are ranks themselves, or the one
-/// that its launcher names. Open MPI's does so. Empty: nobody says.
+/// The code that a rank ended with by itself behind its launcher, as far as that tells it.
+int exit_code_behind_launcher(const ProcessOutcome& outcome);
+
+/// The ranks whose end first_failure() tells of: commands that are ranks themselves, or those that
+/// its launcher names. Open MPI's and Slurm's do so. Empty: nobody says.
 /// @param count of ranks
 std::vector<int> ranks_behind(const ProcessOutcome& outcome, std::size_t count);
 

@@ -31,7 +31,8 @@ def kill_orchestrator(trial, child):
 
 
 def signal_orchestrator(trial, child):
-    number = random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    # QUIT ends it at once, as KILL does; PIPE it does not heed.
+    number = random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE])
     if not orchestrators(child) or not send(child.pid, number):
         return ""
     if random.random() < 0.3:  # an impatient user

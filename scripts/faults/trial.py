@@ -12,7 +12,7 @@ from faults.machine import read, send
 
 COMMAND_LIMIT_S = 150
 # Ended by the signal itself, which shells show as 128 and more: it came before the program had begun or after its end.
-ALLOWED_ENDS = {0, 1, 2, 129, 130, 143, -signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM}
+ALLOWED_ENDS = {0, 1, 2, 129, 130, 143, -signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM, -signal.SIGQUIT}
 
 EXPERIMENT = """name = "fault"
 [axes]

@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -55,6 +56,34 @@ TEST_CASE("the rank that Open MPI says has ended is known by its number") {
   for (const char* text :
        {"", "12", "PID 12", "Process name: [[x,1],9]\n", "noticed that process rank 7 with PID 0"})
     CHECK(ranks_behind(launcher_outcome(137, text), 2).empty());
+}
+
+TEST_CASE("the rank that Slurm says has ended is known by its number") {
+  const auto after = [](const std::string& first) {
+    return launcher_outcome(
+        143, first +
+                 "srun: launch/slurm: _step_signal: Terminating StepId=1.0\n"
+                 "slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-28 ***\n"
+                 "srun: error: node1: tasks 0-1: Terminated\n"
+                 "srun: Force Terminated StepId=1.0\n");
+  };
+  const auto killed = after("srun: error: node2: task 3: Killed\n");
+  CHECK(ranks_behind(killed, 4) == std::vector{3});
+  CHECK(signal_behind_launcher(killed) == SIGKILL);
+  const auto crashed = after("srun: error: a: tasks 0,2-3: Segmentation fault (core dumped)\n");
+  CHECK(ranks_behind(crashed, 4) == std::vector{0, 2, 3});
+  CHECK(signal_behind_launcher(crashed) == SIGSEGV);
+  const auto failed = after("srun: error: node1: task 2: Exited with exit code 7\n");
+  CHECK(ranks_behind(failed, 4) == std::vector{2});
+  CHECK(signal_behind_launcher(failed) == 0);
+  CHECK(exit_code_behind_launcher(failed) == 7);
+  // All by TERM: nobody says who was the first. Nor does what is none of Slurm's lines.
+  for (const char* text : {"", "srun: error: task\n", "srun: error: a: task x: Killed\n",
+                           "srun: error: : \n", "srun: error: a: task 4: Out Of Memory\n"}) {
+    INFO(text);
+    CHECK(ranks_behind(after(text), 4).empty());
+    CHECK(signal_behind_launcher(after(text)) == SIGTERM);
+  }
 }
 
 TEST_CASE("a rank that a signal ended tells more than those that failed without it") {
