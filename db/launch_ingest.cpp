@@ -14,7 +14,7 @@ namespace {
 /// Rows per INSERT: beyond ten the statement itself costs more than it saves.
 constexpr std::size_t kRowsPerInsert = 10;
 /// Values of a row of `sample` behind its key.
-constexpr std::size_t kSampleColumns = 8;
+constexpr std::size_t kSampleColumns = 9;
 
 std::string sample_insert(std::size_t rows) {
   // The key's first parts are the same for all rows of a statement and are bound once.
@@ -68,8 +68,9 @@ std::optional<std::string> known(const std::string& text) {
 void bind_sample(SQLite::Statement& statement, int first, const SampleArrays& samples,
                  std::size_t index) {
   const std::array<const std::vector<double>*, kSampleColumns> columns{
-      &samples.start_us, &samples.total_us, &samples.collective_us, &samples.h2d_us,
-      &samples.d2h_us,   &samples.send_us,  &samples.compute_us,    &samples.device_us};
+      &samples.start_us,   &samples.total_us,  &samples.collective_us,
+      &samples.h2d_us,     &samples.d2h_us,    &samples.send_us,
+      &samples.compute_us, &samples.device_us, &samples.waited_us};
   for (const auto* column : columns) {
     if (!column->empty()) statement.bind(first, (*column)[index]);
     ++first;
@@ -109,7 +110,7 @@ LaunchIngest::LaunchIngest(SQLite::Database& db)
       insert_measurement_(db,
                           "INSERT INTO measurement VALUES "
                           "(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                          "?,?,?,?)"),
+                          "?,?,?,?,?,?)"),
       insert_sample_(db, sample_insert(1)),
       insert_samples_(db, sample_insert(kRowsPerInsert)),
       insert_training_(db,
@@ -291,8 +292,12 @@ std::int64_t LaunchIngest::insert_measurement(const Launch& launch, std::int64_t
     row << s->n << s->median_us << s->min_us << s->mean_us << s->p95_us << s->p99_us << s->max_us
         << s->mad_us << s->lag1 << s->outliers << (s->not_stationary ? 1 : 0) << s->collective_us
         << s->h2d_us << s->d2h_us << s->send_us << s->compute_us << s->device_us << s->settled_at;
-    if (const auto skew = arrival_skew(records, clocks_))
-      row << skew->median_us << skew->max_us << skew->error_us;
+    const auto skew = arrival_skew(records, clocks_);
+    const auto of_skew = [&](double ArrivalSkew::*part) {
+      return skew ? std::optional((*skew).*part) : std::nullopt;
+    };
+    row << of_skew(&ArrivalSkew::median_us) << of_skew(&ArrivalSkew::max_us)
+        << of_skew(&ArrivalSkew::error_us) << s->waited_share << s->unwaited_us;
   } else {
     row << std::int64_t{0};
   }

@@ -15,10 +15,10 @@ namespace {
 
 using Values = std::vector<double> SampleArrays::*;
 
-constexpr std::array<Values, 8> kArrays{&SampleArrays::start_us,      &SampleArrays::total_us,
-                                        &SampleArrays::collective_us, &SampleArrays::h2d_us,
-                                        &SampleArrays::d2h_us,        &SampleArrays::send_us,
-                                        &SampleArrays::compute_us,    &SampleArrays::device_us};
+constexpr std::array<Values, 9> kArrays{
+    &SampleArrays::start_us,   &SampleArrays::total_us,  &SampleArrays::collective_us,
+    &SampleArrays::h2d_us,     &SampleArrays::d2h_us,    &SampleArrays::send_us,
+    &SampleArrays::compute_us, &SampleArrays::device_us, &SampleArrays::waited_us};
 
 /// @returns what is wrong with the arrays, or ""
 std::string defect_of(const SampleArrays& samples) {
@@ -173,6 +173,28 @@ bool drifts(const std::vector<double>& totals, double centre, double mad) {
   return std::fabs(first - last) > std::max(2 * mad, 0.01 * centre);
 }
 
+/// Ranks wait for each other, so that what any of them waits may delay all, one after the other.
+void take_waits_off(const std::vector<const SampleArrays*>& ranks,
+                    const std::vector<double>& totals, MeasurementSummary& summary) {
+  std::vector<double> left = totals;
+  double most_share = 0;
+  for (const auto* rank : ranks) {
+    if (rank->waited_us.size() != totals.size()) return;
+    double waited_us = 0;
+    double total_us = 0;
+    for (std::size_t i = 0; i < totals.size(); ++i) {
+      const double in_it_us = std::min(rank->waited_us[i], rank->total_us[i]);
+      left[i] -= in_it_us;
+      waited_us += in_it_us;
+      total_us += rank->total_us[i];
+    }
+    if (total_us > 0) most_share = std::max(most_share, waited_us / total_us);
+  }
+  for (double& value : left) value = std::max(value, 0.0);
+  summary.waited_share = most_share;
+  summary.unwaited_us = median(std::move(left));
+}
+
 double quantile_of_sorted(const std::vector<double>& sorted, double q) {
   const double place = q * static_cast<double>(sorted.size() - 1);
   const auto lower = static_cast<std::size_t>(place);
@@ -264,6 +286,7 @@ std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,
   s.send_us = component(&SampleArrays::send_us);
   s.compute_us = component(&SampleArrays::compute_us);
   s.device_us = component(&SampleArrays::device_us);
+  take_waits_off(ranks, aggregated.totals, s);
   return s;
 }
 

@@ -34,6 +34,12 @@ struct MeasurementSummary {
   std::optional<double> send_us;
   std::optional<double> compute_us;
   std::optional<double> device_us;
+  /// Of its time that the rank which waited most for a core had none, 0 to 1. Like unwaited_us
+  /// nullopt where a rank does not know.
+  std::optional<double> waited_share;
+  /// Median over iterations of the time less what all ranks waited for a core in it: without waits
+  /// it would not have been shorter.
+  std::optional<double> unwaited_us;
 };
 
 /// Outcome of a cell over all ranks.

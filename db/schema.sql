@@ -197,6 +197,8 @@ CREATE TABLE measurement (
   skew_us REAL,                   -- latest minus earliest start of the ranks on one clock: median over iterations
   skew_max_us REAL,               -- largest of them
   skew_error_us REAL,             -- what the clocks' comparison may err by; 0 on one clock
+  waited_share REAL,              -- of its time that the rank which waited most had no core, 0 to 1; NULL: not known
+  unwaited_us REAL,               -- median over iterations of the time less what all ranks waited for a core in it
   UNIQUE (launch_id, cell_id)
 ) STRICT;
 CREATE INDEX measurement_cell ON measurement(cell_id);
@@ -215,6 +217,7 @@ CREATE TABLE sample (
   send_us REAL,                   -- sends between workers and server
   compute_us REAL,                -- the server's own reduction
   device_us REAL,                 -- the same calls by the GPU's clock (CUDA events); no component of the total
+  waited_us REAL,                 -- the rank's threads waited for a core, from before the ranks met; no component of the total
   PRIMARY KEY (measurement_id, phase, rank, iteration)
 ) STRICT, WITHOUT ROWID;
 

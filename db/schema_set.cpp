@@ -9,13 +9,14 @@
 #include "embedded/db_migration_0007_sql.hpp"
 #include "embedded/db_migration_0008_sql.hpp"
 #include "embedded/db_migration_0009_sql.hpp"
+#include "embedded/db_migration_0010_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
 namespace dynamiccl {
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0010_<what>.sql, embed it, and append {10, text}.
+  // The next change of a table: add migrations/0011_<what>.sql, embed it, and append {11, text}.
   static const SchemaSet set{embedded::db_migration_0001_sql,
                              embedded::db_schema_sql,
                              embedded::db_views_sql,
@@ -26,7 +27,8 @@ const SchemaSet& current_schema() {
                               {6, embedded::db_migration_0006_sql},
                               {7, embedded::db_migration_0007_sql},
                               {8, embedded::db_migration_0008_sql},
-                              {9, embedded::db_migration_0009_sql}}};
+                              {9, embedded::db_migration_0009_sql},
+                              {10, embedded::db_migration_0010_sql}}};
   return set;
 }
 

@@ -118,6 +118,8 @@ SELECT
   m.send_us AS send_us,             -- microseconds
   m.compute_us AS compute_us,       -- microseconds
   m.device_us AS device_us,         -- microseconds by the GPU's clock, inside the total
+  m.waited_share AS waited_share,   -- of its time that the rank which waited most had no core, 0 to 1
+  m.unwaited_us AS unwaited_us,     -- microseconds: median with what all ranks waited for a core taken off
   c.busbw_factor AS busbw_factor,   -- bus bandwidth = size / time * factor
   c.size_bytes / m.median_us * 1e6 AS algbw_bytes_per_s,  -- bytes per second
   c.size_bytes / m.median_us * 1e6 * c.busbw_factor AS busbw_bytes_per_s  -- bytes per second
@@ -216,7 +218,8 @@ SELECT
   s.d2h_us AS d2h_us,               -- microseconds
   s.send_us AS send_us,             -- microseconds
   s.compute_us AS compute_us,       -- microseconds
-  s.device_us AS device_us          -- microseconds by the GPU's clock, inside the total
+  s.device_us AS device_us,         -- microseconds by the GPU's clock, inside the total
+  s.waited_us AS waited_us          -- microseconds without a core, from before the ranks met
 FROM sample s
 JOIN measurement m ON m.id = s.measurement_id
 JOIN run_cell c ON c.id = m.cell_id

@@ -26,7 +26,8 @@ constexpr std::array kSampleFields{SampleField{"start_us", &SampleArrays::start_
                                    SampleField{"d2h_us", &SampleArrays::d2h_us},
                                    SampleField{"send_us", &SampleArrays::send_us},
                                    SampleField{"compute_us", &SampleArrays::compute_us},
-                                   SampleField{"device_us", &SampleArrays::device_us}};
+                                   SampleField{"device_us", &SampleArrays::device_us},
+                                   SampleField{"waited_us", &SampleArrays::waited_us}};
 
 json samples_to_json(const SampleArrays& samples) {
   json object = json::object();

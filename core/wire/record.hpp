@@ -42,6 +42,9 @@ struct SampleArrays {
   std::vector<double> send_us;        ///< point-to-point between workers and server
   std::vector<double> compute_us;     ///< the server's own reduction
   std::vector<double> device_us;  ///< the same calls by the GPU's clock (CUDA events); no component
+  /// The process's threads were ready to run and had no core, summed over them, from before the
+  /// ranks meet to the sample's end (a batch's time divided by its calls); no component.
+  std::vector<double> waited_us;
 };
 
 /// What a training cell leaves beside its step times. Times are medians over the measured steps.

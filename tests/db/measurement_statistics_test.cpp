@@ -52,6 +52,28 @@ TEST_CASE("components are those of the rank that gave the iteration its time", "
   CHECK(summarise(ranks(records), RankAggregation::mean)->send_us == 7.5);
 }
 
+TEST_CASE("what any rank waited for a core is taken off an iteration, before the median is taken",
+          "[A-20]") {
+  std::vector<CellRecord> records{timed({100, 300, 100, 200}), timed({90, 290, 90, 190})};
+  records[0].measured.waited_us = {0, 120, 10, 400};
+  records[1].measured.waited_us = {0, 80, 0, 0};
+  const auto summary = summarise(ranks(records), RankAggregation::max);
+  // 100, 100, 90, 0: none waited longer than it took, and what waits leave is no less than nothing.
+  CHECK(summary->median_us == 150.0);
+  CHECK(summary->unwaited_us == 95.0);
+  CHECK_THAT(summary->waited_share.value(), WithinRel(330.0 / 700.0, 1e-12));
+}
+
+TEST_CASE("without waits of all ranks it is not known what they cost", "[A-20]") {
+  std::vector<CellRecord> records{timed({10, 10}), timed({10, 10})};
+  records[0].measured.waited_us = {5, 5};
+  const auto summary = summarise(ranks(records), RankAggregation::max);
+  CHECK_FALSE(summary->waited_share.has_value());
+  CHECK_FALSE(summary->unwaited_us.has_value());
+  records[1].measured.waited_us = {5, -1};
+  CHECK_FALSE(judge(ranks(records)).samples_sound);
+}
+
 TEST_CASE("where a server computes, the parts are the server's, scaled to the total", "[G-03]") {
   // The worker ends last by a hair: its time holds the server's computing as waiting.
   std::vector<CellRecord> records{timed({80, 80, 80}), timed({100, 100, 100})};

@@ -50,7 +50,7 @@ std::vector<std::string> shape_of(SQLite::Database& db) {
   return shape;
 }
 
-/// Takes back what version 9 added; views are made again by whoever opens the database.
+/// Takes back what versions 9 and 10 added; views are made again by whoever opens the database.
 void undo_printed_resolution(SQLite::Database& db) {
   std::vector<std::string> views;
   SQLite::Statement read(db, "SELECT name FROM sqlite_schema WHERE type = 'view'");
@@ -59,6 +59,9 @@ void undo_printed_resolution(SQLite::Database& db) {
   for (const auto& view : views) db.exec("DROP VIEW " + view);
   db.exec("ALTER TABLE imported_measurement DROP COLUMN resolution_us; DROP TABLE imported_run");
   execute_one(db, source_file("db/migrations/0004_imports.sql"));  // its first table
+  db.exec("ALTER TABLE measurement DROP COLUMN waited_share");
+  db.exec("ALTER TABLE measurement DROP COLUMN unwaited_us");
+  db.exec("ALTER TABLE sample DROP COLUMN waited_us");
 }
 
 }  // namespace
@@ -107,7 +110,7 @@ TEST_CASE("tables are strict and their references hold") {
             .getInt() == 0);
   db.exec("PRAGMA foreign_keys=ON");
   CHECK_THROWS(
-      db.exec("INSERT INTO sample VALUES (1,1,0,0,0.0,1.0,NULL,NULL,NULL,NULL,NULL,NULL)"));
+      db.exec("INSERT INTO sample VALUES (1,1,0,0,0.0,1.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL)"));
 }
 
 TEST_CASE("a database of the baseline migrates to the shape of a new one") {

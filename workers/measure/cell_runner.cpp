@@ -31,11 +31,19 @@ namespace {
 
 void reserve(SampleArrays& samples, int count) {
   const auto n = static_cast<std::size_t>(std::max(count, 0));
-  for (auto* values :
-       {&samples.start_us, &samples.total_us, &samples.collective_us, &samples.h2d_us,
-        &samples.d2h_us, &samples.send_us, &samples.compute_us, &samples.device_us}) {
+  for (auto* values : {&samples.start_us, &samples.total_us, &samples.collective_us,
+                       &samples.h2d_us, &samples.d2h_us, &samples.send_us, &samples.compute_us,
+                       &samples.device_us, &samples.waited_us}) {
     values->reserve(n);
   }
+}
+
+/// Ranks that wait for each other alone wait half of their time at most, and others' tasks are not
+/// waited for by the microsecond.
+bool is_starved(double waited_us, double total_us) {
+  constexpr double kShare = 0.75;
+  constexpr double kLeastUs = 1000;
+  return waited_us > kLeastUs && waited_us > kShare * total_us;
 }
 
 bool server_computes(Collective collective) {
@@ -222,6 +230,8 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   PhaseTimes times;
   double collective_us = 0;
   comm_.take_phases();
+  // Read where nothing is timed: ranks that have met begin at once.
+  const double waited_before_us = wait_.read_us();
   comm_.synchronise();
   const double start_us = now_us();
   if (queue != nullptr) queue->mark_start();
@@ -233,6 +243,9 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   if (queue != nullptr) queue->mark_stop();
   comm_.complete();
   const double total_us = (now_us() - start_us) / batch;
+  wait_.add_since(waited_before_us, batch, samples.waited_us);
+  if (wait_.known() && is_starved(samples.waited_us.back() * batch, total_us * batch))
+    part_from_other_ranks(comm_.rank(), comm_.size());
   samples.start_us.push_back(start_us - epoch_us_);
   samples.total_us.push_back(total_us);
   if (queue != nullptr) samples.device_us.push_back(queue->marked_us() / batch);
@@ -355,6 +368,8 @@ CellRecord CellRunner::run(const WorkCell& cell, int position) {
     record.algorithm.clear();
     return record;
   }
+  // A cell's first call may have begun threads of the library's.
+  wait_.find_threads();
   record.batch = warm_up(work, record.warmup);
   record.cadence = record.batch > 1 ? Cadence::batched : Cadence::isolated;
   measure(work, record.batch, record);

@@ -8,6 +8,7 @@
 #include "workers/collectives/operations.hpp"
 #include "workers/communicator.hpp"
 #include "workers/measure/cell_memory.hpp"
+#include "workers/measure/core_wait.hpp"
 #include "workers/measure/data.hpp"
 
 namespace dynamiccl {
@@ -69,6 +70,7 @@ class CellRunner {
   const RunConfig& config_;
   double epoch_us_;
   CellMemory memory_;
+  CoreWait wait_;
   int captured_batch_ = 0;  ///< calls in the recorded graph, 0 = none is recorded
   std::uint64_t payload_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;

@@ -1,5 +1,7 @@
 #include "workers/train/step_driver.hpp"
 
+#include <algorithm>
+
 #include "workers/measure/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
@@ -124,16 +126,19 @@ class EngineDriver final : public StepDriver {
 
 }  // namespace
 
-double timed_step(StepDriver& driving, bool is_last, StepTimes& now) {
+double timed_step(StepDriver& driving, CoreWait& wait, bool is_last, StepTimes& now) {
   if (is_last) driving.trace_next();
+  const double waited_before_us = wait.read_us();
   now = driving.step();
   double total_us = now.total_us > 0 ? now.total_us : now_us() - now.start_us;
-  if (!is_last) return total_us;
-  const double before_us = now_us();
-  const StepTimes end = driving.finish();
-  total_us += now_us() - before_us;
-  now.exposed_us += end.exposed_us;
-  now.update_us += end.update_us;
+  if (is_last) {
+    const double before_us = now_us();
+    const StepTimes end = driving.finish();
+    total_us += now_us() - before_us;
+    now.exposed_us += end.exposed_us;
+    now.update_us += end.update_us;
+  }
+  if (wait.known()) now.waited_us = std::max(0.0, wait.read_us() - waited_before_us);
   return total_us;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
+#include "workers/measure/core_wait.hpp"
 #include "workers/train/exchange/call_settings.hpp"
 #include "workers/train/synchronisation/replay.hpp"
 #include "workers/train/worker_step.hpp"
@@ -66,7 +67,7 @@ class StepDriver {
 
 /// One step's times in `now`; the last one's are taken with what it leaves to be done.
 /// @returns us from its start to its end
-double timed_step(StepDriver& driving, bool is_last, StepTimes& now);
+double timed_step(StepDriver& driving, CoreWait& wait, bool is_last, StepTimes& now);
 
 /// @param settings of the library's calls; nullptr: its own
 /// @param engine the joined ranks of the library's engine: ddp alone needs them

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 namespace dynamiccl {
 
 /// The loss of a round in which a worker has no part, before it ever had one: no loss is below 0.
@@ -15,6 +17,7 @@ struct StepTimes {
   double exposed_us = 0;  ///< the computing thread waited for sums
   double total_us = 0;    ///< of a step that ends in a call of its own; 0 where its caller knows
   double loss = 0;
+  std::optional<double> waited_us = std::nullopt;  ///< its threads for cores; nullopt: not known
   /// What the parts above say of a step's time.
   [[nodiscard]] double parts_us() const {
     return data_us + forward_us + backward_us + update_us + exposed_us;

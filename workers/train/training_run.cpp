@@ -148,7 +148,8 @@ class TrainingRun final : public TrainingRunner {
   std::map<std::string, LinkCost> links_;
   std::map<std::string, std::vector<TriedPath>> paths_;  ///< of each model
   std::unique_ptr<EngineGroup> engine_;                  ///< joined by the first cell that needs it
-  std::unique_ptr<StepTuner> tuner_;                     ///< of the cell, where it has one
+  CoreWait wait_;
+  std::unique_ptr<StepTuner> tuner_;  ///< of the cell, where it has one
   std::uint64_t payload_bytes_ = 0;
 };
 
@@ -207,6 +208,7 @@ void TrainingRun::prepare_model() {
 }
 
 std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
+  wait_.find_threads();
   if (method_row(plan.method).engine && engine_ == nullptr) {
     // The launch's id keeps files of an earlier launch from being taken for ours.
     engine_ = join_engine({fmt::format("{}/ddp-{}", config_.rendezvous_dir, config_.launch_id),
@@ -309,11 +311,13 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
 
 /// @param collective_us nullopt where nobody saw it
 void add_step(SampleArrays& samples, double start_us, double total_us,
-              std::optional<double> collective_us, double compute_us) {
+              std::optional<double> collective_us, double compute_us,
+              std::optional<double> waited_us = std::nullopt) {
   samples.start_us.push_back(start_us);
   samples.total_us.push_back(total_us);
   if (collective_us) samples.collective_us.push_back(*collective_us);
   samples.compute_us.push_back(compute_us);
+  if (waited_us) samples.waited_us.push_back(*waited_us);
 }
 
 void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) {
@@ -328,11 +332,11 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
-      const auto one = [&](bool is_last) { return timed_step(*driving, is_last, now); };
+      const auto one = [&](bool is_last) { return timed_step(*driving, wait_, is_last, now); };
       const double total_us = watched_step(comm_, i + 1 == steps, is_tuned(spec_), one, record);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
-               now.forward_us + now.backward_us + now.update_us);
+               now.forward_us + now.backward_us + now.update_us, now.waited_us);
       collector.add(now, total_us, measured, busy_us);
       if (const bool seen = !worker_->memory().on_gpu(); seen || i + 1 == steps)
         collector.add_calls(now.start_us, driving->take_spans(), measured && seen);

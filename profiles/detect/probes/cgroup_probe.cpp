@@ -33,6 +33,17 @@ std::optional<double> cpu_limit_v1(const ProbeRoot& root, const std::string& fol
   return quota_cores_of(number("/cpu.cfs_quota_us"), number("/cpu.cfs_period_us"));
 }
 
+/// What a group's tasks get beside those of its siblings, 1 = as much as a group usually does.
+Known<double> cpu_weight(const ProbeRoot& root, const CgroupPaths& paths) {
+  constexpr double kUsualShares = 1024;  // of version 1
+  constexpr double kUsualWeight = 100;   // of version 2
+  const bool v2 = paths.version == 2;
+  for (const std::string& folder : paths.cpu)
+    if (const auto weight = root.integer(folder + (v2 ? "/cpu.weight" : "/cpu.shares")))
+      return {static_cast<double>(*weight) / (v2 ? kUsualWeight : kUsualShares), ""};
+  return Known<double>::unknown("no control group above shares out CPUs");
+}
+
 std::optional<double> memory_limit(const ProbeRoot& root, const std::string& file) {
   const auto limit = root.integer(file);
   if (!limit || *limit >= kNoGroupLimit) return std::nullopt;
@@ -91,7 +102,8 @@ nlohmann::json probe_cgroup(const ProbeContext& context) {
   Section section;
   const CgroupPaths paths = find_cgroup(root);
   if (paths.version == 0) {
-    for (const char* key : {"version", "path", "cpu_limit_cores", "memory_limit_bytes"})
+    for (const char* key :
+         {"version", "path", "cpu_limit_cores", "cpu_weight", "memory_limit_bytes"})
       section.unknown(key, paths.reason);
   } else {
     section.set("version", paths.version);
@@ -107,6 +119,7 @@ nlohmann::json probe_cgroup(const ProbeContext& context) {
       section.set("cpu_limit_cores", *cores);
     else
       section.unknown("cpu_limit_cores", "no limit is set");
+    section.set("cpu_weight", cpu_weight(root, paths));
     if (memory)
       section.set("memory_limit_bytes", static_cast<std::uint64_t>(*memory));
     else

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "core/vocabulary/text.hpp"
@@ -33,27 +35,31 @@ Known<std::int64_t> first_number(const std::string& status, std::string_view key
   return {value, ""};
 }
 
-/// Field 39 of /proc/self/stat, counted after the parenthesised name, which may hold spaces.
-Known<int> current_cpu(const ProbeRoot& root) {
+/// A field of /proc/self/stat by its number in proc(5), counted after the parenthesised name, which
+/// may hold spaces.
+Known<int> stat_field(const ProbeRoot& root, std::size_t number) {
   const auto stat = root.text("/proc/self/stat", 4096);
   if (!stat) return Known<int>::unknown(stat.reason);
   const std::size_t name_end = stat->rfind(')');
   if (name_end == std::string::npos) return Known<int>::unknown("/proc/self/stat: no name");
   const auto fields = split(trim(std::string_view(*stat).substr(name_end + 1)), ' ');
-  constexpr std::size_t kProcessorAfterName = 36;
-  if (fields.size() <= kProcessorAfterName)
+  constexpr std::size_t kFirstAfterName = 3;
+  if (fields.size() <= number - kFirstAfterName)
     return Known<int>::unknown("/proc/self/stat: too short");
-  const std::string& field = fields[kProcessorAfterName];
-  int cpu = 0;
-  if (std::from_chars(field.data(), field.data() + field.size(), cpu).ec != std::errc())
-    return Known<int>::unknown("/proc/self/stat: field 39 is no number");
-  return {cpu, ""};
+  const std::string& field = fields[number - kFirstAfterName];
+  int value = 0;
+  if (std::from_chars(field.data(), field.data() + field.size(), value).ec != std::errc())
+    return Known<int>::unknown(fmt::format("/proc/self/stat: field {} is no number", number));
+  return {value, ""};
 }
 
 }  // namespace
 
 nlohmann::json probe_process(const ProbeContext& context) {
   Section section;
+  section.set("nice", stat_field(context.root, 19));
+  // Tasks of a session share as one group where this is on: "/autogroup-16 nice 0".
+  section.set("autogroup", context.root.line("/proc/self/autogroup"));
   const auto status = context.root.text("/proc/self/status");
   if (!status) {
     for (const char* key : {"uid", "affinity", "capabilities", "seccomp"})
@@ -64,7 +70,7 @@ nlohmann::json probe_process(const ProbeContext& context) {
   const auto allowed = field_of(*status, "Cpus_allowed_list");
   section.set("affinity", allowed ? parse_cpu_list(*allowed)
                                   : Known<std::vector<int>>::unknown(allowed.reason));
-  section.set("cpu", current_cpu(context.root));
+  section.set("cpu", stat_field(context.root, 39));
   if (const auto bits = effective_capabilities(*status)) {
     const auto has = [&](unsigned bit) { return ((*bits >> bit) & 1U) != 0; };
     section.set("capabilities", nlohmann::json{{"sys_ptrace", has(kCapSysPtrace)},

@@ -132,7 +132,10 @@ TEST_CASE("of a machine of which nothing can be read, everything is null with a 
                                      {"memory", "total_bytes"},
                                      {"shm", "device"},
                                      {"cma", "allowed"},
+                                     {"process", "nice"},
+                                     {"process", "autogroup"},
                                      {"cgroup", "version"},
+                                     {"cgroup", "cpu_weight"},
                                      {"cgroup", "nr_throttled"},
                                      {"gpu", "on_bus_nvidia"},
                                      {"gpu", "nvlink"},
@@ -173,6 +176,24 @@ TEST_CASE("system, CPU, memory and cgroup facts are read from their files", "[B-
   CHECK(facts["cgroup"]["nr_throttled"] == 7);
   CHECK(facts["namespaces"]["net"] == 4026531840ULL);
   CHECK(facts["namespaces"]["initial"]["uts"] == true);
+}
+
+TEST_CASE("what a rank gets beside others is told: nice value, autogroup and group's weight") {
+  const auto v2 = FixtureTree("infiniband-sharp").facts();
+  CHECK(v2["process"]["nice"] == 0);
+  CHECK(v2["cgroup"]["cpu_weight"] == 0.5);
+  const FixtureTree tree("docker-container");
+  CHECK(tree.facts()["process"]["nice"] == -10);
+  CHECK(tree.facts()["process"]["autogroup"] == "/autogroup-16 nice 0");
+  // No group above shares out CPUs.
+  CHECK(tree.facts()["cgroup"]["cpu_weight"].is_null());
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((tree.path() / path).parent_path());
+    std::ofstream(tree.path() / path) << text;
+  };
+  write("proc/self/cgroup", "1:cpu:/a/b\n");
+  write("sys/fs/cgroup/cpu/a/cpu.shares", "2048\n");
+  CHECK(tree.facts()["cgroup"]["cpu_weight"] == 2.0);
 }
 
 TEST_CASE("a Docker container is recognised by what the engine leaves", "[B-11]") {
