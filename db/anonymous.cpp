@@ -159,7 +159,7 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
                                  const std::vector<std::string>& hidden) {
   require_no_strangers(to, "choose another place with --anonymous");
   // Until it is changed it is the whole database. What a killed one has left goes first.
-  DraftDatabase draft(to);
+  DraftDatabase draft(to, "choose another place with --anonymous");
   std::error_code ignored;
   if (fs::exists(to, ignored)) refuse_what_is_there(to);
   AnonymousSummary summary;

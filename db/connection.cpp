@@ -13,6 +13,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/others_files.hpp"
+#include "core/vocabulary/program_signals.hpp"
 #include "db/network_files.hpp"
 
 namespace dynamiccl {
@@ -53,8 +54,27 @@ std::string whose(const std::string& path) {
   return fmt::format("it belongs to another user (number {}); ", status.st_uid);
 }
 
+/// For another process's lock. SQLite's own wait hears no signal.
+int wait_for_lock(void* /*unused*/, int waited) {
+  constexpr int kStepMs = 20;
+  constexpr int kEndingMs = 500;
+  const int most = noted_end_signals > 0 ? kEndingMs : kBusyTimeoutMs;
+  if (waited * kStepMs >= most) return 0;
+  std::this_thread::sleep_for(std::chrono::milliseconds(kStepMs));
+  return 1;
+}
+
+/// Whether this user may read the file and not write it, or not write beside it.
+bool may_only_read(const std::string& path) {
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  return access(path.c_str(), R_OK) == 0 &&
+         (access(path.c_str(), W_OK) != 0 || access(folder.c_str(), W_OK) != 0);
+}
+
 /// @returns the explanation, and whether it is the file's contents that are wrong
-std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
+std::pair<std::string, ErrorKind> explain(int code, const std::string& path,
+                                          const std::string& again) {
+  if (code == SQLITE_CANTOPEN && may_only_read(path)) code = SQLITE_READONLY;
   switch (code) {
     case SQLITE_NOTADB:
       return {"the file is no database; name another one with --db, or move it away",
@@ -65,12 +85,14 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
     case SQLITE_FULL:
       return {
           "the disk is full; nothing of this step was stored and all earlier ones are kept: "
-          "free some space, then continue with `dynamiccl run --resume`",
+          "free some space, then " +
+              again,
           ErrorKind::environment};
     case SQLITE_IOERR:
       return {
           "the file system reports an error (full, over quota, or gone); earlier steps are "
-          "kept: fix it, then continue with `dynamiccl run --resume`",
+          "kept: fix it, then " +
+              again,
           ErrorKind::environment};
     case SQLITE_READONLY:
       return {whose(path) +
@@ -89,6 +111,9 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
     case SQLITE_LOCKED:
       return {fmt::format("another process kept it locked for {} s; wait for it to end",
                           kBusyTimeoutMs / 1000),
+              ErrorKind::environment};
+    case SQLITE_INTERRUPT:
+      return {"a signal asked for the end; nothing of this step was stored",
               ErrorKind::environment};
     case SQLITE_TOOBIG:
       return {fmt::format("a value or row of more than {} MiB, which no DynamICCL writes",
@@ -149,7 +174,7 @@ void require_magic(SQLite::Database& db, const std::string& path) {
                         std::filesystem::file_size(path, ignored) == 1;
   if (one_byte || (!head.empty() && head != kMagic))
     throw Error(ErrorKind::data,
-                fmt::format("database {}: {}", path, explain(SQLITE_NOTADB, path).first));
+                fmt::format("database {}: {}", path, explain(SQLITE_NOTADB, path, "").first));
 }
 
 int pragma(SQLite::Database& db, const std::string& name) {
@@ -174,7 +199,7 @@ void switch_journal(SQLite::Database& db, const char* statement) {
       db.exec(statement);
       return;
     } catch (const SQLite::Exception& error) {
-      if (error.getErrorCode() != SQLITE_BUSY || attempt >= 100) throw;
+      if (error.getErrorCode() != SQLITE_BUSY || attempt >= 100 || noted_end_signals > 0) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -196,7 +221,7 @@ std::string immutable_uri(const std::string& path) {
 
 SQLite::Database open_read_only(const std::string& path) {
   try {
-    SQLite::Database db(file_name_of(path), SQLite::OPEN_READONLY, kBusyTimeoutMs);
+    SQLite::Database db(file_name_of(path), SQLite::OPEN_READONLY);
     distrust(db);
     require_magic(db, path);
     pragma(db, "schema_version");
@@ -212,8 +237,7 @@ SQLite::Database open_read_only(const std::string& path) {
       throw;
     }
   }
-  SQLite::Database db(immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI,
-                      kBusyTimeoutMs);
+  SQLite::Database db(immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
   distrust(db);
   return db;
 }
@@ -239,8 +263,20 @@ void distrust(SQLite::Database& db) {
   set(SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0);
   set(SQLITE_DBCONFIG_ENABLE_TRIGGER, 0);
   set(SQLITE_DBCONFIG_ENABLE_VIEW, 0);
+  sqlite3_busy_handler(handle, wait_for_lock, nullptr);
   sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
   sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, kMostValueBytes);
+}
+
+EndedBySignals::EndedBySignals(SQLite::Database& db) : db_(db), noted_before_(noted_end_signals) {
+  constexpr int kSteps = 1000;
+  sqlite3_progress_handler(db_.getHandle(), kSteps, has_come, this);
+}
+EndedBySignals::~EndedBySignals() {
+  sqlite3_progress_handler(db_.getHandle(), 0, nullptr, nullptr);
+}
+int EndedBySignals::has_come(void* self) {
+  return noted_end_signals > static_cast<const EndedBySignals*>(self)->noted_before_ ? 1 : 0;
 }
 
 MayAttach::MayAttach(SQLite::Database& db) : db_(db) {
@@ -255,7 +291,10 @@ std::string file_name_of(const std::string& path) {
 void throw_explained(const SQLite::Exception& error, const std::string& path,
                      const std::string& doing, ErrorKind refused) {
   const int code = error.getErrorCode() & 0xff;
-  const auto [next, kind] = explain(code, path);
+  const auto [next, kind] =
+      explain(code, path,
+              refused == ErrorKind::input ? "give the command again"
+                                          : "continue with `dynamiccl run --resume`");
   throw Error(is_refusal(code) ? refused : kind,
               fmt::format("database {}: {} failed: {}{}{}", path, doing, error.what(),
                           next.empty() ? "" : "; ", next));
@@ -287,9 +326,8 @@ SQLite::Database open_for_writing(const std::string& path) {
   require_no_strangers(path, "choose another place with --db");
   make_private(path);
   return opened(path, [&] {
-    SQLite::Database db(file_name_of(path),
-                        SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
-                        kBusyTimeoutMs);
+    SQLite::Database db(file_name_of(path), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE |
+                                                SQLite::OPEN_NOMUTEX | SQLite::OPEN_URI);
     distrust(db);
     require_magic(db, path);
     check_owner_program(db, path);

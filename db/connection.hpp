@@ -34,6 +34,21 @@ int execute_one(SQLite::Database& db, const std::string& sql);
 /// statement: any file may be somebody else's.
 void distrust(SQLite::Database& db);
 
+/// While it lives, statements of the connection end by SQLITE_INTERRUPT when a signal asks the
+/// program to end (noted_end_signals). For what nothing is lost by: reading, and opening.
+class EndedBySignals {
+ public:
+  explicit EndedBySignals(SQLite::Database& db);
+  ~EndedBySignals();
+  EndedBySignals(const EndedBySignals&) = delete;
+  EndedBySignals& operator=(const EndedBySignals&) = delete;
+
+ private:
+  static int has_come(void* self);
+  SQLite::Database& db_;
+  int noted_before_;
+};
+
 /// While it lives, a connection may attach one file: VACUUM does, and merging.
 class MayAttach {
  public:
@@ -46,7 +61,8 @@ class MayAttach {
   SQLite::Database& db_;
 };
 
-/// The one place that opens SQLite. WAL, foreign keys on, waits up to 30 s for another writer.
+/// The one place that opens SQLite. WAL, foreign keys on, waits up to 30 s for another writer,
+/// half a second once a signal has asked the program to end.
 /// @throws Error(data) for a file that is no database of ours, Error(input) when this user may not
 /// open it, Error(environment) when the machine fails
 SQLite::Database open_for_writing(const std::string& path);

@@ -181,12 +181,6 @@ void remove_dead_drafts(const std::string& to) {
   }
 }
 
-[[noreturn]] void refuse(const std::string& to) {
-  throw Error(ErrorKind::input, fmt::format("{}: cannot be written: {}; choose another place with "
-                                            "--anonymous",
-                                            to, std::strerror(errno)));
-}
-
 }  // namespace
 
 void refuse_what_is_there(const std::string& to) {
@@ -194,7 +188,13 @@ void refuse_what_is_there(const std::string& to) {
               fmt::format("{}: is there already; name a new file, or remove it", to));
 }
 
-DraftDatabase::DraftDatabase(std::string to) : to_(std::move(to)) {
+void DraftDatabase::refuse() const {
+  throw Error(ErrorKind::input,
+              fmt::format("{}: cannot be written: {}; {}", to_, std::strerror(errno), elsewhere_));
+}
+
+DraftDatabase::DraftDatabase(std::string to, std::string elsewhere)
+    : to_(std::move(to)), elsewhere_(std::move(elsewhere)) {
   remove_dead_drafts(to_);
   // It gets its name by way of /proc.
   if (access(kFolder, X_OK) == 0)
@@ -204,7 +204,7 @@ DraftDatabase::DraftDatabase(std::string to) : to_(std::move(to)) {
   const int why = errno;
   if (!name_.empty()) ::unlink(name_.c_str());
   errno = why;
-  refuse(to_);
+  refuse();
 }
 
 void DraftDatabase::begin_with_name() {
@@ -215,12 +215,12 @@ void DraftDatabase::begin_with_name() {
     file_ = FileDescriptor(
         ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat status {};
-    if (!file_.valid()) refuse(to_);
+    if (!file_.valid()) refuse();
     if (flock(file_.get(), LOCK_EX) != 0) {
       const int why = errno;
       ::unlink(name.c_str());
       errno = why;
-      refuse(to_);
+      refuse();
     }
     // Until it was locked it looked like a dead one's.
     if (fstat(file_.get(), &status) == 0 && status.st_nlink > 0) {
@@ -229,7 +229,7 @@ void DraftDatabase::begin_with_name() {
     }
   }
   errno = EBUSY;
-  refuse(to_);
+  refuse();
 }
 
 DraftDatabase::~DraftDatabase() {
@@ -239,21 +239,26 @@ DraftDatabase::~DraftDatabase() {
 SQLite::Database DraftDatabase::open() const {
   register_vfs();
   SQLite::Database db(by_number(file_.get()), SQLite::OPEN_READWRITE, 0, kVfsName);
-  // A distrusted connection may not do without a journal.
+  // Before it is distrusted: such a connection may not do without a journal.
   db.exec("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF");
   distrust(db);
   return db;
+}
+
+std::string DraftDatabase::uri() const {
+  register_vfs();
+  return "file:" + by_number(file_.get()) + "?vfs=" + kVfsName;
 }
 
 void DraftDatabase::forget_log() const {
   // The file format's versions for writing and reading.
   constexpr off_t kVersions = 18;
   const char versions[2] = {1, 1};
-  if (pwrite(file_.get(), versions, sizeof(versions), kVersions) != sizeof(versions)) refuse(to_);
+  if (pwrite(file_.get(), versions, sizeof(versions), kVersions) != sizeof(versions)) refuse();
 }
 
 void DraftDatabase::put_in_place() {
-  if (fsync(file_.get()) != 0) refuse(to_);
+  if (fsync(file_.get()) != 0) refuse();
   if (name_.empty()) {
     if (linkat(AT_FDCWD, by_number(file_.get()).c_str(), AT_FDCWD, to_.c_str(),
                AT_SYMLINK_FOLLOW) == 0)
@@ -267,7 +272,7 @@ void DraftDatabase::put_in_place() {
     if (errno == EINVAL && ::link(name_.c_str(), to_.c_str()) == 0) return;
   }
   if (errno == EEXIST) refuse_what_is_there(to_);
-  refuse(to_);
+  refuse();
 }
 
 }  // namespace dynamiccl

@@ -14,14 +14,17 @@ namespace dynamiccl {
 class DraftDatabase {
  public:
   /// @param to its place, absolute or not; readable for this user alone
+  /// @param elsewhere "choose another place with --out"
   /// @throws Error(input) when nothing can be written there
-  explicit DraftDatabase(std::string to);
+  DraftDatabase(std::string to, std::string elsewhere);
   ~DraftDatabase();
   DraftDatabase(const DraftDatabase&) = delete;
   DraftDatabase& operator=(const DraftDatabase&) = delete;
 
   /// One connection at a time. There is no journal: what fails half way is of no use.
   [[nodiscard]] SQLite::Database open() const;
+  /// What another connection attaches it by, while none of open() lives.
+  [[nodiscard]] std::string uri() const;
   /// Between two connections, after a copy of a database that has a log (WAL): this one has none.
   void forget_log() const;
   /// @throws Error(input) when something is there by now, or that name cannot be given to it
@@ -29,7 +32,9 @@ class DraftDatabase {
 
  private:
   void begin_with_name();
+  [[noreturn]] void refuse() const;
   std::string to_;
+  std::string elsewhere_;
   std::string name_;  ///< "" = it has none
   FileDescriptor file_;
 };

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/vocabulary/text.hpp"
+#include "db/draft_database.hpp"
 #include "db/merge_plan.hpp"
 #include "db/migrations.hpp"
 #include "db/statements.hpp"
@@ -15,35 +16,22 @@ namespace dynamiccl {
 namespace {
 
 /// A copy of the other database that may be brought forward to this program's schema. Made with
-/// SQLite's own backup, so that what still lies in its WAL comes along.
+/// SQLite's own backup, so that what still lies in its WAL comes along. It has no name: who is
+/// ended while merging leaves nothing.
 class Snapshot {
  public:
-  Snapshot(const std::string& other, const std::string& beside) : path_(beside + ".merging") {
-    try {
-      make(other);
-    } catch (...) {
-      remove();
-      throw;
-    }
-  }
-  ~Snapshot() { remove(); }
-  Snapshot(const Snapshot&) = delete;
-  Snapshot& operator=(const Snapshot&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  void make(const std::string& other) {
+  Snapshot(const std::string& other, const std::string& beside)
+      : draft_(beside + ".merging", "name another database with --db") {
     constexpr int kCopies = 5;
     for (int copies = 0; copies < kCopies; ++copies) {
-      remove();
       const int running = copy(other);
-      if (running == 0) return;
-      // Opening for rows ends those whose process is dead: killed runs come along, too.
-      { const Statements ended(path_); }
       // One that has come to its end since the copy was made is dead as well, and was not killed.
-      if (running_in(open_for_reading(other)) == running) return;
+      if (running == 0 || running_in(open_for_reading(other)) == running) return;
     }
   }
+  [[nodiscard]] std::string uri() const { return draft_.uri(); }
+
+ private:
   static int running_in(const SQLite::Database& db) {
     if (!db.tableExists("run")) return 0;
     SQLite::Statement count(db, "SELECT count(*) FROM run WHERE status = 'running'");
@@ -53,31 +41,29 @@ class Snapshot {
   int copy(const std::string& other) {
     explained(other, "copying", [&] {
       SQLite::Database from = open_for_reading(other);
-      SQLite::Database to(file_name_of(path_), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-      distrust(to);
+      SQLite::Database to = draft_.open();
       SQLite::Backup backup(to, from);
       backup.executeStep();
     });
-    SQLite::Database copied = open_for_writing(path_);
+    draft_.forget_log();
+    SQLite::Database copied = draft_.open();
     migrate(copied, other, current_schema());
-    return running_in(copied);
-  }
-  void remove() const {
-    std::error_code ignored;
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"})
-      std::filesystem::remove(path_ + suffix, ignored);
+    const int running = running_in(copied);
+    // This ends those whose process is dead: killed runs come along, too.
+    if (running > 0) const Statements ended(std::move(copied), other);
+    return running;
   }
 
-  std::string path_;
+  DraftDatabase draft_;
 };
 
 /// Attached as "other" while it lives.
 class Attached {
  public:
-  Attached(SQLite::Database& db, const std::string& path) : db_(db) {
+  Attached(SQLite::Database& db, const std::string& uri) : db_(db) {
     const MayAttach other(db_);
     SQLite::Statement attach(db_, "ATTACH ? AS other");
-    attach.bind(1, path);
+    attach.bind(1, uri);
     attach.exec();
   }
   ~Attached() {
@@ -307,14 +293,17 @@ MergeSummary merge_database(Statements& db, const std::string& other_path) {
                             other_path));
   }
   const Snapshot snapshot(other_path, db.path());
-  return explained(db.path(), "merging " + other_path, [&] {
-    const Attached attached(db.db(), snapshot.path());
-    db.db().exec(
-        "CREATE TEMP TABLE merge_runs(uuid TEXT PRIMARY KEY);"
-        "CREATE TEMP TABLE merge_numbers(\"of\" TEXT, old INTEGER, new INTEGER, "
-        "PRIMARY KEY (\"of\", old)) WITHOUT ROWID");
-    return db.write("merging " + other_path, [&] { return merge_attached(db, other_path); });
-  });
+  return explained(
+      db.path(), "merging " + other_path,
+      [&] {
+        const Attached attached(db.db(), snapshot.uri());
+        db.db().exec(
+            "CREATE TEMP TABLE merge_runs(uuid TEXT PRIMARY KEY);"
+            "CREATE TEMP TABLE merge_numbers(\"of\" TEXT, old INTEGER, new INTEGER, "
+            "PRIMARY KEY (\"of\", old)) WITHOUT ROWID");
+        return db.write("merging " + other_path, [&] { return merge_attached(db, other_path); });
+      },
+      ErrorKind::input);
 }
 
 }  // namespace dynamiccl

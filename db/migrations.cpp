@@ -56,14 +56,19 @@ std::string temporary(std::string_view views) {
   return text;
 }
 
-void check_foreign_keys(SQLite::Database& db, const std::string& path) {
+/// @returns the table of a row that refers to one that is not there; "" = there is none
+std::string broken_reference(SQLite::Database& db) {
   SQLite::Statement check(db, "PRAGMA foreign_key_check");
-  if (check.executeStep()) {
-    throw Error(ErrorKind::bug,
-                fmt::format("database {}: a migration broke a reference of table {}; nothing was "
-                            "changed",
-                            path, check.getColumn(0).getString()));
-  }
+  return check.executeStep() ? check.getColumn(0).getString() : "";
+}
+
+void require_sound_references(SQLite::Database& db, const std::string& path) {
+  if (const auto table = broken_reference(db); !table.empty())
+    throw Error(ErrorKind::data,
+                fmt::format("database {}: is damaged, or another program changed it: a row of its "
+                            "table {} refers to one that is not there; it is left untouched. Take "
+                            "a copy from before, or name another database with --db",
+                            path, table));
 }
 
 }  // namespace
@@ -102,6 +107,7 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
       db.exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
       version = known;
     }
+    require_sound_references(db, path);
     const bool steps = version < known;
     if (steps) drop_views(db);
     for (const auto& step : set.migrations) {
@@ -111,7 +117,10 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
       version = step.version;
     }
     if (steps || !views_are_current(db, digest)) remake_views(db, set);
-    check_foreign_keys(db, path);
+    if (const auto table = steps ? broken_reference(db) : ""; !table.empty())
+      throw Error(ErrorKind::bug, fmt::format("database {}: a migration broke a reference of table "
+                                              "{}; nothing was changed",
+                                              path, table));
     db.exec(fmt::format("PRAGMA user_version = {}", known));
     transaction.commit();
     db.exec("PRAGMA foreign_keys=ON");

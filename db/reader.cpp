@@ -8,8 +8,11 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string_view>
+#include <thread>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
@@ -136,9 +139,55 @@ std::size_t bytes_of(const Value& value) {
                           kMostAnswerBytes >> 20));
 }
 
+/// Ends what a connection runs past a moment. SQLite looks at the clock by itself only between
+/// steps, and a step may be as long as its values are large.
+class Deadline {
+ public:
+  Deadline(sqlite3* handle, std::chrono::seconds time, std::function<void()> hung)
+      : handle_(handle),
+        until_(std::chrono::steady_clock::now() + time),
+        hung_(std::move(hung)),
+        watching_([this] { watch(); }) {}
+  ~Deadline() {
+    set(done_, true);
+    watching_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+  void in_statement(bool running) { set(running_, running); }
+
+ private:
+  void set(bool& what, bool value) {
+    const std::lock_guard lock(mutex_);
+    what = value;
+    changed_.notify_all();
+  }
+  void watch() {
+    constexpr std::chrono::milliseconds kAgain{50};
+    constexpr std::chrono::seconds kOneStep{1};
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, until_, [this] { return done_; });
+    for (; !done_; changed_.wait_for(lock, kAgain)) {
+      // Again and again: another statement may begin.
+      sqlite3_interrupt(handle_);
+      if (running_ && std::chrono::steady_clock::now() > until_ + kOneStep) hung_();
+    }
+  }
+
+  sqlite3* handle_;
+  std::chrono::steady_clock::time_point until_;
+  std::function<void()> hung_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool running_ = false;
+  bool done_ = false;
+  std::thread watching_;
+};
+
 class Reader::Impl {
  public:
   explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
+    const EndedBySignals opening(db_);
     opened(path_, [&] {
       require_current(db_, path_, current_schema());
       require_own_schema(db_, path_, current_schema());
@@ -148,17 +197,27 @@ class Reader::Impl {
     db_.exec("PRAGMA temp_store=MEMORY");
     opened(path_, [&] { read_through_views_of(db_, current_schema()); });
     sqlite3_set_authorizer(db_.getHandle(), allow_reading, nullptr);
-    sqlite3_progress_handler(db_.getHandle(), 100000, is_late, this);
-  }
-
-  static int is_late(void* self) {
-    const auto& until = static_cast<const Impl*>(self)->until_;
-    return until && std::chrono::steady_clock::now() > *until ? 1 : 0;
   }
 
   std::string path_;
   mutable SQLite::Database db_;
-  std::optional<std::chrono::steady_clock::time_point> until_;
+  std::unique_ptr<Deadline> deadline_;  ///< ends before the connection does
+};
+
+/// Says of its connection that a statement runs.
+class Running {
+ public:
+  explicit Running(Deadline* deadline) : deadline_(deadline) {
+    if (deadline_ != nullptr) deadline_->in_statement(true);
+  }
+  ~Running() {
+    if (deadline_ != nullptr) deadline_->in_statement(false);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  Deadline* deadline_;
 };
 
 Reader::Reader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -166,14 +225,21 @@ Reader::~Reader() = default;
 Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
 
-void Reader::end_after(std::chrono::seconds time) {
-  impl_->until_ = std::chrono::steady_clock::now() + time;
+void Reader::end_after(std::chrono::seconds time, std::function<void()> hung) {
+  impl_->deadline_ = std::make_unique<Deadline>(impl_->db_.getHandle(), time, std::move(hung));
+}
+
+const char* Reader::late_query() {
+  return "query: the statement did not end in the time that a query may take (--within SECONDS); "
+         "add LIMIT or a WHERE, and give every recursive SELECT an end";
 }
 
 const std::string& Reader::path() const { return impl_->path_; }
 
 Table Reader::query(const std::string& sql, const std::vector<Value>& params) const {
   const std::string only = only_statement(sql);
+  const EndedBySignals ended(impl_->db_);
+  const Running running(impl_->deadline_.get());
   try {
     SQLite::Statement statement(impl_->db_, only);
     for (std::size_t i = 0; i < params.size(); ++i) {
@@ -202,10 +268,8 @@ Table Reader::query(const std::string& sql, const std::vector<Value>& params) co
                   "use SELECT");
     }
     if (code == SQLITE_NOMEM) refuse_too_large();
-    if (code == SQLITE_INTERRUPT)
-      throw Error(ErrorKind::input,
-                  "query: the statement did not end in the time that a query may take (--within "
-                  "SECONDS); add LIMIT or a WHERE, and give every recursive SELECT an end");
+    if (code == SQLITE_INTERRUPT && impl_->deadline_ != nullptr)
+      throw Error(ErrorKind::input, late_query());
     if (code == SQLITE_ERROR || code == SQLITE_RANGE) {
       throw Error(ErrorKind::input,
                   fmt::format("query: {}; `dynamiccl query schema` lists tables and columns",

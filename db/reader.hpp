@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,9 +31,12 @@ class Reader {
   /// @throws Error(input) when there is no such run or the prefix fits several
   [[nodiscard]] std::string resolve_run(const std::string& name) const;
 
-  /// A statement that runs longer from now on ends with Error(input): what users write may have no
-  /// end. Without it only the answer's size is limited (1 GiB).
-  void end_after(std::chrono::seconds time);
+  /// A statement that runs longer from now on ends with Error(input) of what late_query() says:
+  /// what users write may have no end. Without it only the answer's size is limited (1 GiB).
+  /// @param hung called by another thread where a single step of SQLite's goes on a second later,
+  /// which nothing ends but the end of the program
+  void end_after(std::chrono::seconds time, std::function<void()> hung);
+  static const char* late_query();
 
   [[nodiscard]] const std::string& path() const;
 

@@ -67,7 +67,9 @@ std::string experiment_digest(const std::string& spec_text,
       json::array({spec_text, overrides}).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-Statements::Statements(const std::string& path) : path_(path), db_(open_for_writing(path)) {
+Statements::Statements(SQLite::Database db, std::string path)
+    : path_(std::move(path)), db_(std::move(db)) {
+  const EndedBySignals opening(db_);
   migrate(db_, path_, current_schema());
   // Its statements can only be prepared once the tables exist.
   opened(path_, [&] { ingest_ = std::make_unique<LaunchIngest>(db_); });
@@ -80,6 +82,9 @@ Statements::Statements(const std::string& path) : path_(path), db_(open_for_writ
         transaction.commit();
       },
       ErrorKind::input);
+}
+
+Statements::Statements(const std::string& path) : Statements(open_for_writing(path), path) {
   opened(path_, [&] { guard_ = std::make_unique<FileGuard>(db_, path_); });
 }
 

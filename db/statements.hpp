@@ -36,6 +36,8 @@ std::string experiment_digest(const std::string& spec_text,
 class Statements {
  public:
   explicit Statements(const std::string& path);
+  /// On a database of this process alone.
+  Statements(SQLite::Database db, std::string path);
   ~Statements();
   Statements(const Statements&) = delete;
   Statements& operator=(const Statements&) = delete;

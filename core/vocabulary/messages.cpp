@@ -50,7 +50,10 @@ std::string printable(std::string_view text) {
     const auto letter = static_cast<unsigned char>(text[at]);
     const bool control = (letter < 0x20 && letter != '\n' && letter != '\t') || letter == 0x7f;
     const std::size_t bytes = control ? 1 : steering_bytes(text.substr(at));
-    shown += bytes == 0 ? std::string(1, text[at]) : shown_code(text.substr(at, bytes));
+    if (bytes == 0)
+      shown += text[at];
+    else
+      shown += shown_code(text.substr(at, bytes));
     at += std::max<std::size_t>(bytes, 1);
   }
   return shown;

@@ -26,6 +26,7 @@
 #include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -388,7 +389,8 @@ int run_command_line(const std::vector<std::string>& argv) {
     tell(fmt::format(
         "dynamiccl: {}{}\n", printable(what),
         error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : ""));
-    code = exit_code_of(error);
+    // What a signal ended half way says so; that there was one is the end that is told.
+    code = interrupted() ? 128 + interrupt_signal() : exit_code_of(error);
   } catch (const nlohmann::json::exception& error) {
     tell(of_another_form(error.what()));
     code = exit_code::kUsage;

@@ -24,6 +24,7 @@ std::array<struct sigaction, kEndSignals.size()> previous{};
 void note(int signal) {
   const int saved = errno;
   noted = signal;
+  noted_end_signals += 1;
   const char byte = 1;
   // A full pipe has told enough already.
   [[maybe_unused]] const auto written = write(write_end, &byte, 1);
@@ -40,6 +41,7 @@ InterruptGuard::InterruptGuard() {
   read_end = ends[0];
   write_end = ends[1];
   noted = 0;
+  noted_end_signals = 0;
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;

@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
@@ -267,10 +268,19 @@ std::string markdown_table(const Table& table, const Columns& columns) {
   return out;
 }
 
+/// Whether a line of it begins as what a spreadsheet computes or, of a cell that was taken apart at
+/// its line breaks, would.
+bool begins_as_formula(std::string_view text) {
+  constexpr std::string_view kBegins = "=+-@|\t";
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if ((at == 0 || text[at - 1] == '\n') && kBegins.find(text[at]) != std::string_view::npos)
+      return true;
+  return false;
+}
+
 /// A text that a spreadsheet would compute: shown as text by the apostrophe that they all know.
 std::string without_formula(const std::string& text) {
-  if (text.empty() || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
-    return text;
+  if (!begins_as_formula(text)) return text;
   double number = 0;
   const auto parsed = std::from_chars(text.data() + (text.front() == '+' ? 1 : 0),
                                       text.data() + text.size(), number);
@@ -279,7 +289,7 @@ std::string without_formula(const std::string& text) {
 }
 
 std::string csv_field(const std::string& original) {
-  const std::string text = without_formula(original);
+  const std::string text = without_formula(printable(original));
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) {

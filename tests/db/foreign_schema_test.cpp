@@ -1,16 +1,24 @@
 // A database may be somebody else's: what its schema holds is never run.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <set>
+#include <thread>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/program_signals.hpp"
 #include "db/anonymous.hpp"
 #include "db/connection.hpp"
 #include "db/own_schema.hpp"
@@ -205,4 +213,74 @@ TEST_CASE("a connection attaches nothing and reads no value without an end", "[s
   change(path, "UPDATE run SET name = printf('%.*c', 100000000, 'x')");
   CHECK_THROWS_WITH(Reader(path).query("SELECT name FROM run"),
                     ContainsSubstring("more than 64 MiB"));
+}
+
+TEST_CASE("an import that is killed leaves nothing of the other database", "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("theirs.sqlite");
+  const auto mine = folder.file("mine.sqlite");
+  make(path);
+  { const Store store(mine); }
+  const auto before = files_of(folder);
+  const pid_t child = fork();
+  if (child == 0) {
+    // What is written beyond it, of the copy, is answered by a signal that ends the writer.
+    const auto most = static_cast<rlim_t>(fs::file_size(path) / 2);
+    const rlimit limit{most, most};
+    Store store(mine);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || signal(SIGXFSZ, SIG_DFL) == SIG_ERR) _exit(3);
+    store.merge(path);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  { const Store store(mine); }
+  auto after = files_of(folder);
+  for (const char* end : {"theirs.sqlite-wal", "theirs.sqlite-shm"}) after.erase(end);
+  CHECK(after == before);
+  CHECK(Store(mine).merge(path).runs.size() == 1);
+}
+
+TEST_CASE("a signal ends a statement that was there before it, and none that comes after",
+          "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  make(path);
+  const Reader reader(path);
+  std::thread signal([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    noted_end_signals += 1;
+  });
+  CHECK_THROWS_WITH(reader.query("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+                                 "SELECT count(*) FROM c"),
+                    ContainsSubstring("a signal asked for the end"));
+  signal.join();
+  CHECK(reader.query("SELECT 1 FROM run").rows.size() == 1);
+  noted_end_signals = 0;
+}
+
+TEST_CASE("a database in a folder that may only be read is called that", "[safety]") {
+  if (geteuid() != 0) SKIP("takes root, to become another user");
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  make(path);
+  constexpr uid_t kNobody = 65534;
+  REQUIRE(chown(path.c_str(), kNobody, kNobody) == 0);
+  REQUIRE(chown(folder.file("").c_str(), kNobody, kNobody) == 0);
+  REQUIRE(chmod(folder.file("").c_str(), 0500) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setresuid(kNobody, kNobody, kNobody) != 0) _exit(3);
+    try {
+      const Store store(path);
+      _exit(0);
+    } catch (const Error& error) {
+      _exit(std::string(error.what()).find("may not be written") == std::string::npos ? 2 : 1);
+    }
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
 }

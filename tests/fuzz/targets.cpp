@@ -23,6 +23,7 @@
 #include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/regime.hpp"
 #include "profiles/profile.hpp"
+#include "tests/fuzz/database_target.hpp"
 #include "tests/fuzz/wire_targets.hpp"
 #include "tuner/control/call_table.hpp"
 #include "tuner/control/region.hpp"
@@ -217,7 +218,8 @@ const std::vector<Target>& targets() {
                                        {"configuration-table", read_configuration_table},
                                        {"call-table", read_call_table},
                                        {"region", read_region},
-                                       {"provenance", read_provenance}};
+                                       {"provenance", read_provenance},
+                                       {"database", read_database}};
   return all;
 }
 

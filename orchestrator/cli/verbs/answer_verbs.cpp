@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/printable_json.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -68,9 +70,10 @@ void add_time_option(CLI::App& verb, int& seconds) {
       ->check(CLI::Range(1, 86400));
 }
 
-/// What databases hold of other people's text steers no terminal; CSV and JSON are for programs.
+/// What databases hold of other people's text steers no terminal. Fields of CSV are printable.
 std::string for_terminals(const std::string& text, OutputFormat format) {
-  return format == OutputFormat::text || format == OutputFormat::markdown ? printable(text) : text;
+  if (format == OutputFormat::json) return printable_json(text);
+  return format == OutputFormat::csv ? text : printable(text);
 }
 
 /// The named queries for programs.
@@ -171,7 +174,10 @@ void answer_query(const QueryArguments& arguments, bool named, bool varies, cons
     return;
   }
   Reader reader(shared.db);
-  reader.end_after(std::chrono::seconds(arguments.within_s));
+  reader.end_after(std::chrono::seconds(arguments.within_s), [] {
+    tell(fmt::format("dynamiccl: {}\n", Reader::late_query()));
+    std::_Exit(exit_code::kUsage);
+  });
   const QueryScope scope = asked_scope(arguments);
   const Table table = any_query(reader, arguments.what, scope);
   fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments.what, table),
@@ -272,7 +278,7 @@ std::string shown(const ShowArguments& arguments, const Shared& shared) {
   if (arguments.diff)
     return for_terminals(render_run_diff(reader, runs[0], runs[1], as, width), as);
   const std::string run = runs.empty() ? "last" : runs.front();
-  return traces ? step_trace(reader, run, arguments.trace).dump() + "\n"
+  return traces ? printable_json(step_trace(reader, run, arguments.trace).dump()) + "\n"
                 : for_terminals(render_run(reader, run, as, width), as);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/printable_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
@@ -44,8 +45,9 @@ std::string render(const Reader& reader, const ReportArguments& arguments) {
   if (arguments.format == "csv")
     return render_report_figures(reader, arguments.run, OutputFormat::csv);
   if (arguments.format == "json")
-    return render_report_figures(reader, arguments.run, OutputFormat::json);
-  if (arguments.format == "markdown") return render_report_markdown(reader, arguments.run);
+    return printable_json(render_report_figures(reader, arguments.run, OutputFormat::json));
+  if (arguments.format == "markdown")
+    return printable(render_report_markdown(reader, arguments.run));
   throw Error(ErrorKind::input, fmt::format("unknown report format \"{}\"; {}", arguments.format,
                                             suggestion(arguments.format, kReportFormats)));
 }
@@ -65,10 +67,11 @@ void write_report(ReportArguments arguments, const Shared& shared) {
   // Nobody reads a page in a terminal.
   if (arguments.format == "html" && arguments.out.empty()) arguments.out = "report.html";
   if (arguments.out.empty() || arguments.out == "-") {
-    fmt::print("{}", text);
+    // A browser shows a control character of a page, a terminal obeys it.
+    fmt::print("{}", arguments.format == "html" ? printable(text) : text);
     return;
   }
-  write_output(arguments.out, text, "--out");
+  write_output(arguments.out, text, "--out", shared.db);
   if (!shared.quiet)
     tell(fmt::format("{}: {:.0f} KiB\n", printable(arguments.out),
                      static_cast<double>(text.size()) / 1024));

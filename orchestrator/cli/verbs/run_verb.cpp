@@ -189,8 +189,9 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
     console.note("removed what a killed run had left: " + line);
   const auto loaded = load_experiment(arguments.experiment);
   make_db_folder(shared.db);
-  Store store(shared.db);
+  // Where its folder is refused no empty database is left.
   LaunchSite site = launch_site(shared.db, arguments.out);
+  Store store(shared.db);
   for (const auto& folder : remove_rowless_folders(Reader(shared.db), site.run_folder))
     console.note("removed a launch's folder that a killed run had left: " + folder);
   const auto info = run_info(arguments, loaded.experiment, shared);

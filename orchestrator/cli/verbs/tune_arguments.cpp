@@ -43,8 +43,9 @@ int measure_in_run(const TuneArguments& arguments, const Shared& shared, const R
   for (const auto& line : clean_leftovers())
     console.note("removed what a killed run had left: " + line);
   make_db_folder(shared.db);
-  Store store(shared.db);
+  // Where its folder is refused no empty database is left.
   LaunchSite site = launch_site(shared.db, arguments.out);
+  Store store(shared.db);
   site.cluster = cluster_session(experiment);
   site.machine = experiment.machine;
   site.run_folder += "/" + info.id;

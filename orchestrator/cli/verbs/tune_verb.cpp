@@ -130,6 +130,8 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   loaded.experiment.protocol.launches = loaded.plan.options.sweep_launches;
   const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
   make_db_folder(shared.db);
+  // Where its folder is refused no empty database is left.
+  LaunchSite site = launch_site(shared.db, arguments.out);
   Store store(shared.db);
   const RunInfo info = sweep_info(arguments, loaded.experiment, shared);
   console.note(fmt::format("sweep {}: {}, {} in all, {} of {}", resumed.value_or(info.id),
@@ -137,7 +139,6 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
                            counted(loaded.plan.arm_count(), "setting"),
                            counted(loaded.experiment.protocol.launches, "launch"),
                            counted(plan.groups.size(), "group")));
-  LaunchSite site = launch_site(shared.db, arguments.out);
   site.cluster = loaded.cluster;
   site.machine = loaded.experiment.machine;
   Executor executor(loaded.experiment, plan, std::move(site), store, console);
