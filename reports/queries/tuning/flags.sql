@@ -74,12 +74,14 @@ flag(environment, subject, flag, times, rule) AS (
   WHERE step_us > 1.2 * compute_us AND compute_us > 0 AND place = 1
   UNION ALL
   SELECT environment, backend || '/' || architecture || '/' || collective || '/' || size_bytes || ' B',
-         'library_fallback', count(*), 'asked for ' || algorithm || ', ran ' || algorithm_ran
-  FROM v_measurement
-  WHERE run_row = ?1 AND counts AND collective <> 'training' AND algorithm <> 'library'
-    AND algorithm_ran IS NOT NULL AND lower(algorithm_ran) <> lower(algorithm)
-    AND lower(algorithm_ran) NOT LIKE lower(algorithm) || '/%'
-  GROUP BY environment, cell_row, algorithm_ran
+         'library_fallback', count(*), 'asked for ' || algorithm || ', ran ' || ran
+  FROM (SELECT *,
+               -- "RING/LL, 2 channels, 512 threads": which channels and threads ran is no other algorithm.
+               substr(algorithm_ran, 1, instr(algorithm_ran || ',', ',') - 1) AS ran
+        FROM v_measurement
+        WHERE run_row = ?1 AND counts AND collective <> 'training' AND algorithm <> 'library')
+  WHERE lower(ran) <> lower(algorithm) AND lower(ran) NOT LIKE lower(algorithm) || '/%'
+  GROUP BY environment, cell_row, ran
 )
 SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, environment, subject, flag, times, rule
 FROM flag

@@ -32,7 +32,9 @@ class TwoGroups {
   }
 
   /// @param start_up_s from a group's first process until its last rank is connected
-  void launch(const TimeOfGroup& time, double first_start_up_s = 1, double second_start_up_s = 1) {
+  /// @param ran what the library says that it ran
+  void launch(const TimeOfGroup& time, double first_start_up_s = 1, double second_start_up_s = 1,
+              const std::string& ran = "ring") {
     store.begin_run(plan.run, plan.groups, plan.cells);
     for (int block = 0; block < 4; ++block)
       for (std::size_t g = 0; g < 2; ++g) {
@@ -43,7 +45,9 @@ class TwoGroups {
             [&](const CellInfo& cell, int, int) { return time(g, cell.size_bytes, block); });
         for (auto& file : files)
           for (auto& record : file.records)
-            if (auto* hello = std::get_if<HelloRecord>(&record)) {
+            if (auto* cell = std::get_if<CellRecord>(&record)) {
+              cell->algorithm = ran;
+            } else if (auto* hello = std::get_if<HelloRecord>(&record)) {
               hello->started_unix_s = 1000;
               hello->ready_unix_s = 1000 + (g == 0 ? first_start_up_s : second_start_up_s);
             }
@@ -238,6 +242,28 @@ TEST_CASE("flags of tuned tasks and of algorithms that did not run are listed", 
   CHECK_THAT(rule.at("slower-in-trial"), ContainsSubstring("final rows say"));
   CHECK_FALSE(rule.contains("slower-than-default"));
   CHECK(rule.at("library_fallback") == "asked for tree, ran ring");
+}
+
+TEST_CASE("what ran is held against what was asked, not its channels and threads", "[G-17]") {
+  const auto flagged = [](const std::string& asked, const std::string& ran) {
+    TwoGroups run({1024});
+    run.plan.cells[0].algorithm = asked;
+    run.launch([](std::size_t, std::uint64_t, int) { return 10.0; }, 1, 1, ran);
+    const Table table = run.query("flags");
+    const TableView rows(table);
+    std::set<std::string> rules;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (rows.text(i, "flag") == "library_fallback") rules.insert(rows.text(i, "rule"));
+    return rules;
+  };
+  // As the worker writes down what NCCL says.
+  CHECK(flagged("ring/ll", "RING/LL, 1 channels, 96 threads").empty());
+  CHECK(flagged("ring", "RING/LL, 1 channels, 96 threads").empty());
+  CHECK(flagged("tree", "TREE").empty());
+  CHECK(flagged("ring/ll", "RING/LL128, 2 channels, 640 threads") ==
+        std::set<std::string>{"asked for ring/ll, ran RING/LL128"});
+  CHECK(flagged("tree/ll", "RING/LL, 1 channels, 96 threads") ==
+        std::set<std::string>{"asked for tree/ll, ran RING/LL"});
 }
 
 TEST_CASE("of a table that is judged nothing is said to be taken back", "[G-17]") {
