@@ -53,6 +53,21 @@ std::unique_ptr<Agent> exhaustive() { return make_agent("exhaustive", {}); }
 
 }  // namespace
 
+TEST_CASE("whose calls a task's are is still known after its first measurement", "[E-174]") {
+  FakeWorld world;
+  std::vector<SearchTask> tasks{make_task(20)};
+  tasks[0].task.state.parallelism = ParallelismMode::tp;
+  std::size_t told = 0;
+  const auto agent = exhaustive();
+  search(*agent, tasks, world.evaluate(), {}, [&](const SearchStep& step) {
+    CHECK(step.state.parallelism == ParallelismMode::tp);
+    ++told;
+  });
+  CHECK(told == tasks[0].task.space->arms().size());
+  CHECK(tasks[0].task.state.parallelism == ParallelismMode::tp);
+  CHECK(tasks[0].task.state.intra_link == IntraLink::shm);
+}
+
 TEST_CASE("a search measures the default first and leaves the best setting") {
   FakeWorld world;
   world.us[{0, 3}] = 5;

@@ -225,8 +225,10 @@ class Searcher {
     if (measured.regime.is_object())
       owner.task.state = state_from_regime(measured.regime, owner.nodes);
     set_task(owner.task.state, owner.task.key.task, owner.size, owner.size);
-    // Whoever made the task knows what its ways to run encode; a regime does not.
+    // Whoever made the task knows what its ways to run encode, and whose calls these are; a regime
+    // does not.
     if (before.nominal_size) owner.task.state.effective_size = before.effective_size;
+    owner.task.state.parallelism = before.parallelism;
   }
 
   RewardTerms reward_of(const LoopStep& step, const Trial& trial, Micros reference) const {
