@@ -5,6 +5,8 @@
 #include <set>
 
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/network_topology.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
@@ -53,6 +55,16 @@ void place_nodes(TableReader& machine, const Level& level, Groups& nearer, NodeP
   table->finish();
 }
 
+/// By the name that states and tables of settings have for it; "" where none is declared.
+std::string read_topology(TableReader& table) {
+  const auto text = table.text("topology");
+  if (!text) return "";
+  const auto topology = find_topology(*text);
+  if (topology) return std::string(name_of(*topology));
+  table.complain("topology", TableReader::unknown_name("topology", *text, all_names<Topology>()));
+  return "";
+}
+
 }  // namespace
 
 TableKeys machine_keys() {
@@ -60,7 +72,8 @@ TableKeys machine_keys() {
     return rule::chosen(rule::filled_text().some(), "", name);
   };
   return {{{"aggregation", rule::text(), "in-network aggregation: \"sharp\", \"switchml\""},
-           {"topology", rule::text(), "of the network between nodes: \"fat-tree\""},
+           {"topology", rule::text(),
+            "of the network between nodes: " + join(all_names<Topology>(), ", ")},
            {"deployment",
             rule::text_like("^(datacenter|edge|federated)$",
                             "\"datacenter\", \"edge\" or \"federated\""),
@@ -73,7 +86,7 @@ TableKeys machine_keys() {
 MachineDeclarations read_machine_keys(TableReader& table) {
   MachineDeclarations machine;
   machine.aggregation = table.text("aggregation").value_or("");
-  machine.topology = table.text("topology").value_or("");
+  machine.topology = read_topology(table);
   machine.deployment = table.text("deployment").value_or("");
   Groups nearer;
   for (const Level& level : {kSwitches, kRacks, kZones})

@@ -41,6 +41,19 @@ west = "node5"
   CHECK(place("node5") == "//west");
 }
 
+TEST_CASE("a topology is one that the tuner knows, by each of its spellings", "[E-37]") {
+  const auto topology = [](const std::string& text) {
+    return parse_machine_file("topology = \"" + text + "\"", "lab.toml").topology;
+  };
+  CHECK(topology("BCube") == "bcube");
+  CHECK(topology("2D-Torus") == "torus");
+  CHECK(topology("mixed") == "mixed");
+  CHECK_THROWS_MATCHES(
+      topology("fat-treee"), Error,
+      MessageMatches(ContainsSubstring("lab.toml:1:12: unknown topology \"fat-treee\"; known: ") &&
+                     ContainsSubstring("Did you mean \"fat-tree\"?")));
+}
+
 TEST_CASE("mistakes of a machine file are named with their places") {
   const auto refused = [](const char* text, const char* message) {
     CHECK_THROWS_MATCHES(parse_machine_file(text, "lab.toml"), Error,

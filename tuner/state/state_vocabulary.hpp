@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/vocabulary/network_topology.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
@@ -17,7 +18,6 @@ enum class SumArchitecture { ps, allreduce, gossip };
 enum class Compression { none, fp16, quantised, sign, top_k, random_k, low_rank, atomo, other };
 /// wait-free backpropagation, its merged form, tensor partitioning.
 enum class Schedule { none, wfbp, mg_wfbp, partitioned };
-enum class Topology { fat_tree, bcube, jellyfish, torus, hammingmesh, sip_ocs, topoopt, mixed };
 enum class IntraLink { none, shm, pcie, nvlink };
 /// These say the same thing with three value sets: the link and the protocol on it.
 enum class InterLink { none, tcp, tcp_10g, tcp_100g, roce, infiniband, gpudirect_rdma, nvswitch };
@@ -58,11 +58,6 @@ DYN_NAMES(Compression, "compression", Named{Compression::none, "none"},
           Named{Compression::atomo, "atomo"}, Named{Compression::other, "other"});
 DYN_NAMES(Schedule, "schedule", Named{Schedule::none, "none"}, Named{Schedule::wfbp, "wfbp"},
           Named{Schedule::mg_wfbp, "mg-wfbp"}, Named{Schedule::partitioned, "partitioned"});
-DYN_NAMES(Topology, "topology", Named{Topology::fat_tree, "fat-tree"},
-          Named{Topology::bcube, "bcube"}, Named{Topology::jellyfish, "jellyfish"},
-          Named{Topology::torus, "torus"}, Named{Topology::hammingmesh, "hammingmesh"},
-          Named{Topology::sip_ocs, "sip-ocs"}, Named{Topology::topoopt, "topoopt"},
-          Named{Topology::mixed, "mixed"});
 DYN_NAMES(IntraLink, "intra-node link", Named{IntraLink::none, "none"},
           Named{IntraLink::shm, "shm"}, Named{IntraLink::pcie, "pcie"},
           Named{IntraLink::nvlink, "nvlink"});
