@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 
 #include "containers/cluster/cluster_environment.hpp"
@@ -15,6 +16,8 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "profiles/detect/probes/cpu_probe.hpp"
+#include "profiles/detect/probes/settings_files.hpp"
+#include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -27,6 +30,16 @@ std::string why_backend_cannot_run(Backend backend, const std::string& worker_fo
   if (!std::filesystem::exists(worker))
     return why_part_is_absent(worker, "its library was not found when this build was configured");
   return "";
+}
+
+/// A variable or a file of parameters by which Open MPI takes forced algorithms in every launch.
+bool machine_forces_algorithms() {
+  const std::string variable = "OMPI_MCA_" + std::string(kDynamicRulesName);
+  if (const char* set = std::getenv(variable.c_str())) return std::string_view(set) != "0";
+  const char* home = std::getenv("HOME");
+  const auto filed = filed_settings(ProbeRoot(), {{"HOME", home != nullptr ? home : ""}});
+  const auto found = filed.find(variable);
+  return found != filed.end() && found->second.value != "0";
 }
 
 std::string why_backend_cannot_train(Backend backend, const std::string& worker_folder) {
@@ -83,6 +96,7 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
     }
   }
   can.huge_pages_reason = no_huge_pages_reason();
+  can.may_force_algorithms = machine_forces_algorithms();
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_bytes = sysconf(_SC_PAGESIZE);
   if (pages > 0 && page_bytes > 0)
@@ -138,6 +152,10 @@ Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& pr
       return error.what();
     }
   };
+  can.nodes_of = [nodes, per_node = options.ranks_per_node](int ranks) {
+    return static_cast<int>(place_ranks(nodes, ranks, per_node).size());
+  };
+  can.may_force_algorithms = true;  // files of other machines are not looked into
   // This machine's is the best guess of a node's, of which there are several.
   can.memory = Bytes(can.memory.count() * static_cast<std::uint64_t>(count));
   return can;

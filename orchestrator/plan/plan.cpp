@@ -17,6 +17,8 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "orchestrator/plan/tuner_table.hpp"
+#include "tuner/action/algorithm_rows.hpp"
+#include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -75,6 +77,51 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
                        group.ranks, name_of(spec.model), needed / (1ULL << 30),
                        static_cast<double>(can.memory.count()) / (1ULL << 30));
   return "";
+}
+
+/// Has somebody told Open MPI to take forced algorithms: a knob, the profile, the machine?
+bool forces_algorithms(const PlannedGroup& group, const EnvironmentProfile& profile,
+                       const Capabilities& can) {
+  const std::string variable = "OMPI_MCA_" + std::string(kDynamicRulesName);
+  for (const std::string& name :
+       {std::string(kDynamicRules), setting_text(SettingScope::env, variable)})
+    if (const auto knob = group.knobs.find(name); knob != group.knobs.end())
+      return knob->second != "0";
+  const auto settings = profile.backend_settings.find(group.backend);
+  if (settings != profile.backend_settings.end())
+    for (const BackendSetting& setting : settings->second)
+      if (setting.name == kDynamicRulesName || setting.name == variable)
+        return setting.value != "0";
+  if (const auto set = profile.environment.find(variable); set != profile.environment.end())
+    return set->second != "0";
+  return can.may_force_algorithms;
+}
+
+/// Why a library will not take the algorithm or the settings of a call; "" = as far as is known
+/// before it is asked, it will.
+std::string why_no_algorithm(const PlannedGroup& group, const WorkCell& cell,
+                             const EnvironmentProfile& profile, const Capabilities& can) {
+  if (cell.algorithm != "library") {
+    const auto offered = offered_algorithms(group.backend, cell.collective);
+    if (std::find(offered.begin(), offered.end(), cell.algorithm) == offered.end())
+      return fmt::format("{} has no algorithm \"{}\" of {}; {}", name_of(group.backend),
+                         cell.algorithm, name_of(cell.collective),
+                         suggestion(cell.algorithm, offered));
+  }
+  const bool own = cell.algorithm == "own_ring" || !has_library_call(cell.collective);
+  // Where the data lie and how they are called are the worker's own.
+  const bool sets = std::any_of(cell.knobs.begin(), cell.knobs.end(), [](const auto& knob) {
+    return knob.first != setting_text(SettingScope::call, "memory") &&
+           knob.first != setting_text(SettingScope::call, "graph");
+  });
+  const bool forced = cell.algorithm != "library" || sets;
+  if (!backend_facts(group.backend).mca || own || !forced || forces_algorithms(group, profile, can))
+    return "";
+  return fmt::format(
+      "Open MPI takes {} only where the launch sets {}: give {} = 1 in [knobs.{}.mca], which holds "
+      "for the library's own choice, too",
+      sets ? "a call's settings" : "a forced algorithm", kDynamicRulesName, kDynamicRulesName,
+      name_of(group.backend));
 }
 
 std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
@@ -231,6 +278,8 @@ class Expansion {
       group.backend = *axes.backend;
       group.architecture = *axes.architecture;
       group.ranks = *axes.ranks;
+      if (capabilities_.nodes_of && capabilities_.why_not_placed(group.ranks).empty())
+        group.nodes = capabilities_.nodes_of(group.ranks);
       group.knobs = knobs;
       plan_.groups.push_back(std::move(group));
       seen_.emplace_back();
@@ -301,6 +350,9 @@ class Expansion {
       if (!seen.insert(cell.id).second) continue;
       if (++cells_ > kMostCells) refuse_too_many("cells", kMostCells);
       PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
+      if (planned.impossible.empty())
+        planned.impossible = why_no_algorithm(
+            group, cell, experiment_.profiles.at(group.environment), capabilities_);
       // Workers know a call's knobs by their own names.
       planned.work.knobs = settings_of(knobs, SettingScope::call);
       group.cells.push_back(std::move(planned));

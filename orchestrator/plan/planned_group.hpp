@@ -28,6 +28,11 @@ struct Capabilities {
   std::string huge_pages_reason;
   /// Why so many ranks do not fit onto the nodes of a cluster, "" = they do; empty = one machine.
   std::function<std::string(int ranks)> why_not_placed;
+  /// Over how many nodes of a cluster so many ranks go that fit; empty = one machine.
+  std::function<int(int ranks)> nodes_of;
+  /// A launch need not say that Open MPI is to take forced algorithms: the environment or a file of
+  /// parameters does, or, on other machines, may.
+  bool may_force_algorithms = false;
   int gpus = 0;
   Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
 };
@@ -45,6 +50,7 @@ struct PlannedGroup {
   Backend backend{};
   Architecture architecture = Architecture::ring;
   int ranks = 1;
+  int nodes = 1;                             ///< machines that the ranks are placed on
   std::map<std::string, std::string> knobs;  ///< launch scope: env, mca, malloc; no "default"
   std::vector<PlannedCell> cells;
 

@@ -40,6 +40,10 @@ bool reaches_peers(const Experiment& experiment, const PlannedGroup& group,
   });
 }
 
+bool each_has_a_node(const PlannedGroup& group) {
+  return group.nodes > 1 && group.nodes == group.ranks;
+}
+
 SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& profile,
                         const WorkCell& cell) {
   SpaceContext context;
@@ -47,8 +51,10 @@ SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& pro
   context.collective = cell.collective;
   context.architecture = group.architecture;
   context.ranks = group.ranks;
+  context.nodes = group.nodes;
   context.size = cell.size;
-  const bool apart = profile.kind == EnvironmentKind::cross_docker;
+  // Over several nodes some ranks share one, unless each has its own.
+  const bool apart = profile.kind == EnvironmentKind::cross_docker || each_has_a_node(group);
   context.shared_memory = !apart;
   context.peer_to_peer = !apart;
   return context;
@@ -95,8 +101,8 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
   context.ina_active = !regime_context(profile, experiment.machine).declared_aggregation.empty();
   task.search.task.space = std::make_shared<const ActionSpace>(
       make_space(context, space_options(options, group, cell, shares_memory(experiment, group))));
-  // What the analytic models expect; 2: through the machine's own network stack.
-  const int tier = context.shared_memory ? 1 : 2;
+  // What the analytic models expect; 2: through a network, if only the machine's own stack.
+  const int tier = context.shared_memory && group.nodes == 1 ? 1 : 2;
   task.search.task.prior_log_us =
       ArmModel(*task.search.task.space, context)
           .log_times(static_cast<double>(cell.size.count()), nominal_path(tier));
@@ -142,6 +148,7 @@ ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& s
 }  // namespace
 
 std::optional<bool> shares_memory(const Experiment& experiment, const PlannedGroup& group) {
+  if (each_has_a_node(group)) return false;
   const auto found = experiment.profiles.find(group.environment);
   if (experiment.cluster || found == experiment.profiles.end()) return std::nullopt;
   const EnvironmentProfile& profile = found->second;
@@ -176,11 +183,12 @@ TuneTask task_in(const PlannedGroup& group, std::size_t index, WorkCell cell) {
   task.group = index;
   task.environment = group.environment;
   task.search.size = cell.size;
+  task.search.nodes = group.nodes;
   task.search.task.key = {group.environment,
                           {.collective = cell.collective,
                            .bin = SizeBin::of(cell.size),
                            .group_size = group.ranks,
-                           .nodes = 1,
+                           .nodes = group.nodes,
                            .architecture = group.architecture,
                            .backend = group.backend}};
   task.cell = std::move(cell);

@@ -50,8 +50,9 @@ struct TunePlan {
   [[nodiscard]] std::size_t arm_count() const;
 };
 
-/// Do a group's ranks reach each other through shared memory? nullopt: not known (several machines,
-/// a profile or file that names the transports itself, shared IPC across containers).
+/// Do a group's ranks reach each other through shared memory? nullopt: not known (several machines
+/// with more than a rank each, a profile or file that names the transports itself, shared IPC
+/// across containers).
 std::optional<bool> shares_memory(const Experiment& experiment, const PlannedGroup& group);
 
 /// Can a launch setting ("mca.btl_tcp_sndbuf") act between the ranks of a group? Open MPI's

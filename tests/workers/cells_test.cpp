@@ -5,9 +5,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/workers/world.hpp"
+#include "tuner/action/algorithm_rows.hpp"
 #include "workers/measure/cell_runner.hpp"
 
 using namespace dynamiccl;
@@ -149,7 +151,10 @@ TEST_CASE("every algorithm that a library offers is right or refuses", "[c-27][c
   for (const auto& entry : NameTable<Collective>::entries) {
     if (!belongs_to(entry.value, Architecture::ring) || entry.value == Collective::sendrecv)
       continue;
+    const auto planned = offered_algorithms(config.backend, entry.value);
     for (const auto& algorithm : world().algorithms(entry.value)) {
+      // A plan would call it impossible.
+      CHECK(std::find(planned.begin(), planned.end(), algorithm) != planned.end());
       config.cells.push_back(cell_of(entry.value, 20000, DataType::int32, algorithm));
     }
   }

@@ -1,5 +1,9 @@
 #include "tuner/action/algorithm_rows.hpp"
 
+#include <array>
+
+#include "core/vocabulary/backend.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -97,8 +101,82 @@ constexpr std::array kRows{
     AlgorithmRow{nccl, reduce_scatter, "pat"},
 };
 
+// Taken, and not searched: what does the same as another or not what the collective says, what is
+// for one buffer alone, and what Open MPI 5 has.
+constexpr std::array kFurther{
+    AlgorithmRow{openmpi, allreduce, "allgather_reduce"},
+    AlgorithmRow{openmpi, allgather, "bruck-k-fanout"},
+    AlgorithmRow{openmpi, allgather, "sparbit"},
+    AlgorithmRow{openmpi, allgather, "direct-messaging"},
+    AlgorithmRow{openmpi, reduce, "knomial"},
+    AlgorithmRow{openmpi, alltoallv, "basic_linear"},
+    AlgorithmRow{openmpi, alltoallv, "pairwise"},
+    AlgorithmRow{mpich, alltoall, "pairwise_sendrecv_replace"},
+    AlgorithmRow{mpich, alltoallv, "nb"},
+    AlgorithmRow{mpich, alltoallv, "scattered"},
+};
+
+/// Our own algorithms of what no library has, in host memory and on a GPU.
+std::vector<std::string> own_names(Collective collective) {
+  switch (collective) {
+    case sendrecv:
+      return {"send_recv"};
+    case push:
+      return {"send_recv", "reduce"};
+    case pull:
+      return {"send_recv", "broadcast"};
+    case push_pull:
+      return {"send_recv", "reduce_broadcast"};
+    case allreduce:
+    case allgather:
+    case reduce_scatter:
+      return {"own_ring"};
+    default:
+      return {};
+  }
+}
+
+bool is_tuned_by_nccl(Collective collective) {
+  return collective == allreduce || collective == broadcast || collective == reduce ||
+         collective == allgather || collective == reduce_scatter;
+}
+
+/// "ring", "ring/ll", ...: a cell of NCCL may name the protocol, too.
+void add_nccl_names(Collective collective, std::vector<std::string>& names) {
+  if (!is_tuned_by_nccl(collective)) return;
+  for (const char* algorithm : {"ring", "tree"}) {
+    if (collective != allreduce && std::string_view(algorithm) == "tree") continue;
+    names.emplace_back(algorithm);
+    for (const char* protocol : {"/ll", "/ll128", "/simple"})
+      names.push_back(std::string(algorithm) + protocol);
+  }
+}
+
 }  // namespace
 
 std::span<const AlgorithmRow> algorithm_rows() { return kRows; }
+
+bool has_library_call(Collective collective) {
+  return collective != sendrecv && collective != push && collective != pull &&
+         collective != push_pull;
+}
+
+std::vector<std::string> offered_algorithms(Backend backend, Collective collective) {
+  const Backend library = backend_facts(backend).library;
+  std::vector<std::string> names{"library"};
+  const auto add = [&](const AlgorithmRow& row) {
+    if (row.backend == library && row.collective == collective) names.emplace_back(row.name);
+  };
+  // What a search sets of NCCL by variables is more than what a cell may name.
+  if (backend_facts(library).channels) {
+    add_nccl_names(collective, names);
+  } else {
+    for (const AlgorithmRow& row : kRows) add(row);
+    for (const AlgorithmRow& row : kFurther) add(row);
+  }
+  for (std::string& name : own_names(collective))
+    if (name != "own_ring" || backend_facts(backend).own_ring) names.push_back(std::move(name));
+  return names;
+}
 
 }  // namespace dynamiccl

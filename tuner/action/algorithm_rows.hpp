@@ -1,7 +1,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/vocabulary/vocabulary.hpp"
 
@@ -21,5 +23,12 @@ struct AlgorithmRow {
 };
 
 std::span<const AlgorithmRow> algorithm_rows();
+
+/// Does the library run it, and not our own point-to-point calls?
+bool has_library_call(Collective collective);
+
+/// Every name that a worker takes as a cell's algorithm, "library" first: what is never searched
+/// and what newer versions of a library have among them. A name beside these is a mistake.
+std::vector<std::string> offered_algorithms(Backend backend, Collective collective);
 
 }  // namespace dynamiccl

@@ -11,6 +11,8 @@ namespace dynamiccl {
 
 /// Launch setting without which Open MPI takes no algorithm from outside.
 inline constexpr const char* kDynamicRules = "mca.coll_tuned_use_dynamic_rules";
+/// Open MPI's own name of it.
+inline constexpr std::string_view kDynamicRulesName = std::string_view(kDynamicRules).substr(4);
 
 /// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
 int openmpi_algorithm(Collective collective, std::string_view name);

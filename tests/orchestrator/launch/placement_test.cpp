@@ -51,6 +51,17 @@ TEST_CASE("a login that sshd does not take is told with the setting that takes i
   CHECK(refused_login_clause("Connection reset by peer").empty());
 }
 
+TEST_CASE("over how many hosts ranks go is known before they start") {
+  ClusterOptions options;
+  options.hosts = {{"a", 2}, {"b", 2}, {"c", 2}};
+  const auto can = inspect_cluster({}, "/nowhere", ClusterSession(options, 2));
+  CHECK(can.nodes_of(1) == 1);
+  CHECK(can.nodes_of(2) == 2);
+  CHECK(can.nodes_of(6) == 3);
+  // What files of parameters say there is not known here.
+  CHECK(can.may_force_algorithms);
+}
+
 TEST_CASE("a host's name that Open MPI would wait for ever with is no host for it") {
   for (const char* name : {"root@node1", "my_node"})
     CHECK_THAT(openmpi_reason(name, ClusterStart::ssh), ContainsSubstring(name));

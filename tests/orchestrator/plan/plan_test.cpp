@@ -158,6 +158,45 @@ TEST_CASE("each kind of impossible cell is told apart") {
   CHECK(reason({}, none) == "no such machine");
 }
 
+TEST_CASE("an algorithm that a library will refuse is impossible before it is asked") {
+  const auto reason = [](const std::string& backend, const std::string& algorithm,
+                         const std::string& more = "", const Capabilities& can = {}) {
+    const auto plan = make_plan(
+        parsed("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"" + backend +
+               "\"\narchitecture = \"ring\"\nranks = 2\nalgorithm = \"" + algorithm +
+               "\"\n[[work]]\ncollective = \"allreduce\"\nsize = \"1KiB\"\n" + more),
+        can, nullptr);
+    return plan.groups.at(0).cells.at(0).impossible;
+  };
+  CHECK(reason("gloo", "library").empty());
+  CHECK(reason("gloo", "bcube").empty());
+  CHECK(reason("gloo", "tree") ==
+        "gloo has no algorithm \"tree\" of allreduce; known: library, ring, bcube, own_ring");
+  CHECK(reason("mpich", "recursive_doubling").empty());
+  CHECK(reason("mpich", "recursive_dubling").ends_with("Did you mean \"recursive_doubling\"?"));
+  CHECK(reason("openmpi", "own_ring").empty());
+  const std::string forced = reason("openmpi", "rabenseifner");
+  CHECK(
+      forced.starts_with("Open MPI takes a forced algorithm only where the launch sets "
+                         "coll_tuned_use_dynamic_rules"));
+  CHECK(forced.find("[knobs.openmpi.mca]") != std::string::npos);
+  const std::string rules = "[knobs.openmpi]\nmca.coll_tuned_use_dynamic_rules = ";
+  CHECK(reason("openmpi", "rabenseifner", rules + "1\n").empty());
+  CHECK_FALSE(reason("openmpi", "rabenseifner", rules + "0\n").empty());
+  CHECK(reason("openmpi", "rabenseifner",
+               "[profile.bare-metal]\nenvironment = { OMPI_MCA_coll_tuned_use_dynamic_rules = "
+               "\"1\" }\n")
+            .empty());
+  CHECK(reason("openmpi", "library", "[knobs.openmpi]\ncall.coll_tuned_priority = 1\n")
+            .starts_with("Open MPI takes a call's settings"));
+  Capabilities by_machine;
+  by_machine.may_force_algorithms = true;
+  CHECK(reason("openmpi", "rabenseifner", "", by_machine).empty());
+  by_machine.gpus = 2;
+  CHECK(reason("nccl", "tree/ll128", "", by_machine).empty());
+  CHECK_FALSE(reason("nccl", "tree/ll127", "", by_machine).empty());
+}
+
 TEST_CASE("ids depend on what is measured, not on the text around it") {
   const auto first = make_plan(parsed(kMatrix), no_gpu(), nullptr);
   const auto same =

@@ -90,6 +90,41 @@ TEST_CASE("a search is told whose calls its cells stand for, and advice goes by 
   CHECK_THROWS_WITH(parsed("[tune]\nparallelism = \"tensor\"\n"), ContainsSubstring("tp"));
 }
 
+TEST_CASE("tasks over several hosts are planned as that") {
+  const auto experiment = parsed(R"([cluster]
+hosts = ["a", "b"]
+[tune.openmpi.launch]
+"mca.btl_vader_eager_limit" = [4096]
+"mca.btl_tcp_sndbuf" = [65536]
+)");
+  const auto planned_over = [&](int nodes) {
+    Capabilities can;
+    can.why_not_placed = [](int) { return std::string(); };
+    can.nodes_of = [nodes](int) { return nodes; };
+    return make_tune_plan(experiment, make_plan(experiment, can, nullptr),
+                          tune_options_of(experiment));
+  };
+  const auto knob = [](const TuneTask& task, const char* name) {
+    return task.search.task.space->knob_index(name).has_value();
+  };
+  const TunePlan plan = planned_over(2);
+  const TunePlan on_one = planned_over(1);
+  REQUIRE(plan.tasks.size() == on_one.tasks.size());
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const SearchTask& search = plan.tasks[t].search;
+    CHECK(search.task.key.task.nodes == 2);
+    CHECK(search.nodes == 2);
+    CHECK(search.task.state.nodes == 2);
+    CHECK(on_one.tasks[t].search.task.key.task.nodes == 1);
+    if (plan.tasks[t].environment != "bare-metal") continue;
+    // Slower by the network than by memory that both share.
+    CHECK(search.task.prior_log_us.front() > on_one.tasks[t].search.task.prior_log_us.front());
+    if (search.task.key.task.backend != Backend::openmpi) continue;
+    CHECK(knob(plan.tasks[t], "mca.btl_tcp_sndbuf"));
+    CHECK_FALSE(knob(plan.tasks[t], "mca.btl_vader_eager_limit"));
+  }
+}
+
 TEST_CASE("where switches are declared to sum, no other setting is ever launched", "[E-144]") {
   const auto most_arms = [](const std::string& machine) {
     std::size_t most = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
+#include "tuner/action/algorithm_rows.hpp"
 #include "workers/backends/nccl_settings.hpp"
 
 using namespace dynamiccl;
@@ -41,6 +42,16 @@ TEST_CASE("knobs that NCCL does not have, and values out of range, are refused",
   shape.collective = Collective::alltoall;
   shape.in_place = true;
   CHECK(nccl_unsupported(shape));
+}
+
+TEST_CASE("plans know what a cell of NCCL may name") {
+  for (const auto& entry : NameTable<Collective>::entries) {
+    const auto planned = offered_algorithms(Backend::nccl, entry.value);
+    // Of pull and push our own algorithms run, which read none of these.
+    if (!has_library_call(entry.value)) continue;
+    for (const auto& name : nccl_algorithms(entry.value))
+      CHECK(std::find(planned.begin(), planned.end(), name) != planned.end());
+  }
 }
 
 TEST_CASE("trees are offered where one host has them", "[C-37]") {
