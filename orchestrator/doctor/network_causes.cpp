@@ -9,6 +9,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/fixes.hpp"
+#include "orchestrator/doctor/given_settings.hpp"
 #include "orchestrator/doctor/interface_lists.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/regime_links.hpp"
@@ -66,20 +67,27 @@ std::string interface_variable(Backend backend) {
   return std::string(backend_facts(backend).interface_variable);
 }
 
-bool openmpi_may_use(const BackendLook& look, const NamedInterface& bridge) {
-  if (const auto include = look.mca.find(kInclude); include != look.mca.end())
-    return openmpi_list_names(include->second, bridge);
-  if (const auto exclude = look.mca.find(kExclude); exclude != look.mca.end())
-    return !openmpi_list_names(exclude->second, bridge);
-  return look.many_hosts;  // the launcher keeps a single host's TCP on the loopback interface
+/// The setting by which a library is told its interfaces.
+std::optional<GivenSetting> told_interfaces(const Symptoms& symptoms, const BackendLook& look) {
+  if (!takes_parameters(look.backend)) {
+    auto told = given_setting(symptoms, look, interface_variable(look.backend));
+    return told && !told->value.empty() ? told : std::nullopt;
+  }
+  // The launcher keeps a single host's TCP on the loopback interface, whatever a file says.
+  for (const char* name : {kInclude, kExclude})
+    if (auto told = given_setting(symptoms, look, name);
+        told && (told->removal.empty() || look.many_hosts))
+      return told;
+  return std::nullopt;
 }
 
-bool may_use(const BackendLook& look, const NamedInterface& bridge) {
-  if (takes_parameters(look.backend)) return openmpi_may_use(look, bridge);
-  const auto told = look.environment.find(interface_variable(look.backend));
-  if (told == look.environment.end()) return false;
-  return look.backend == Backend::nccl ? nccl_list_admits(told->second, bridge.name)
-                                       : plain_list_names(told->second, bridge.name);
+bool may_use(const Symptoms& symptoms, const BackendLook& look, const NamedInterface& bridge) {
+  const auto told = told_interfaces(symptoms, look);
+  if (!told) return takes_parameters(look.backend) && look.many_hosts;
+  if (takes_parameters(look.backend))
+    return openmpi_list_names(told->value, bridge) == (told->name == kInclude);
+  return look.backend == Backend::nccl ? nccl_list_admits(told->value, bridge.name)
+                                       : plain_list_names(told->value, bridge.name);
 }
 
 /// Bytes went by TCP, or the launch failed: one that hung is what a wrong interface looks like.
@@ -102,7 +110,7 @@ std::vector<Misled> misled_backends(const Symptoms& symptoms) {
     if (!depends_on_interface(look)) continue;
     Misled one{&look, {}};
     for (const auto& bridge : known)
-      if (may_use(look, bridge)) one.bridges.push_back(bridge.name);
+      if (may_use(symptoms, look, bridge)) one.bridges.push_back(bridge.name);
     if (!one.bridges.empty()) misled.push_back(std::move(one));
   }
   return misled;
@@ -125,35 +133,34 @@ std::vector<NamedInterface> usable_interfaces(const json& facts) {
   return found;
 }
 
-/// The setting by which a library is told its interfaces, "" where it is told none.
-std::string told_interfaces(const BackendLook& look) {
-  if (takes_parameters(look.backend)) {
-    for (const char* name : {kInclude, kExclude})
-      if (const auto told = look.mca.find(name); told != look.mca.end())
-        return fmt::format("{} = {}", name, told->second);
-    return "";
-  }
-  const auto told = look.environment.find(interface_variable(look.backend));
-  return told == look.environment.end() || told->second.empty()
-             ? ""
-             : fmt::format("{} = {}", told->first, told->second);
-}
-
 /// A placeholder in a list is filled in when a launch starts: it names what is there.
 bool has_placeholder(const std::string& list) { return list.find('{') != std::string::npos; }
 
-std::vector<const BackendLook*> without_interface(const Symptoms& symptoms) {
-  std::vector<const BackendLook*> found;
+/// The worker names its interface itself, and a program of PyTorch, which takes each word of the
+/// list for an interface, ends as it starts where one is not there.
+bool ends_pytorch(const BackendLook& look, const GivenSetting& told,
+                  const std::vector<NamedInterface>& known) {
+  if (look.backend != Backend::gloo) return false;
+  const auto words = split(told.value, ',');
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::none_of(known.begin(), known.end(),
+                        [&](const NamedInterface& one) { return one.name == word; });
+  });
+}
+
+std::vector<GivenSetting> without_interface(const Symptoms& symptoms) {
+  std::vector<GivenSetting> found;
   if (symptoms.facts.empty()) return found;
   const auto known = usable_interfaces(symptoms.facts.front());
   for (const auto& look : symptoms.looks) {
-    const std::string told = told_interfaces(look);
-    if (known.empty() || told.empty() || has_placeholder(told) || look.ran() ||
-        !look.impossible.empty())
+    auto told = told_interfaces(symptoms, look);
+    if (known.empty() || !told || has_placeholder(told->value) || !look.impossible.empty())
       continue;
-    if (std::none_of(known.begin(), known.end(),
-                     [&](const NamedInterface& one) { return may_use(look, one); }))
-      found.push_back(&look);
+    const bool none =
+        !look.ran() && std::none_of(known.begin(), known.end(), [&](const NamedInterface& one) {
+          return may_use(symptoms, look, one);
+        });
+    if (none || ends_pytorch(look, *told, known)) found.push_back(*std::move(told));
   }
   return found;
 }
@@ -245,34 +252,29 @@ std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
   if (told.empty()) return std::nullopt;
   Symptom symptom;
   std::vector<std::string> settings;
-  for (const auto* look : told) {
-    symptom.backends.push_back(look->backend);
-    settings.push_back(
-        fmt::format("{} is set to {}", name_of(look->backend), told_interfaces(*look)));
+  bool pytorch = false;
+  for (const auto& setting : told) {
+    symptom.backends.push_back(setting.look->backend);
+    pytorch = pytorch || setting.look->ran();
+    settings.push_back(fmt::format("{} is set to {} ({})", name_of(setting.look->backend),
+                                   setting.text(), setting.origin));
   }
   std::vector<std::string> there;
   for (const auto& interface : usable_interfaces(symptoms.facts.front()))
     there.push_back(fmt::format("{} ({})", interface.name, join(interface.addresses, ", ")));
-  symptom.evidence = fmt::format("{}, which leaves none of the interfaces that are there: {}",
-                                 join(settings, "; "), join(there, ", "));
+  symptom.evidence = fmt::format(
+      "{}, {}: {}", join(settings, "; "),
+      pytorch ? "of which a program of PyTorch ends as it starts, as it takes each word for the "
+                "name of an interface; there are"
+              : "which leaves none of the interfaces that are there",
+      join(there, ", "));
   return symptom;
 }
 
 Fix fix_no_interface(const Symptoms& symptoms) {
-  EnvironmentProfile profile = symptoms.profile;
-  std::vector<std::string> flags;
-  for (const auto* look : without_interface(symptoms)) {
-    const std::string told = told_interfaces(*look);
-    const std::string name = told.substr(0, told.find(' '));
-    const bool mca = takes_parameters(look->backend);
-    if (mca)
-      drop_setting(profile, look->backend, SettingScope::mca, name);
-    else
-      drop_variable(profile, look->backend, name);
-    flags.push_back(fmt::format("without {}{} (backend.{}), or with an interface that is there",
-                                mca ? "--mca " : "", name, name_of(look->backend)));
-  }
-  return {join(flags, ", "), std::move(profile)};
+  Fix fix = without_settings(symptoms.profile, without_interface(symptoms));
+  fix.flag += ", or with an interface that is there";
+  return fix;
 }
 
 Fix fix_wrong_interface(const Symptoms& symptoms) {

@@ -439,6 +439,7 @@ void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& con
     put_first(out_of_memory_clause(end.memory_before, out_of_memory_counts()));
   const auto said = stderr_of(outcome);
   put_first(refused_login_clause(said));
+  put_first(library_words_clause(said));
   if (ended_as_it_started(outcome, records)) {
     // Of a container's network, or a node's, nothing is known here.
     auto after = end.interfaces_before;

@@ -233,6 +233,36 @@ std::string refused_login_clause(const std::string& said) {
 
 namespace {
 
+/// The rest of the last line that holds a phrase; "" = none does.
+std::string behind(const std::string& said, std::string_view phrase) {
+  const auto found = said.rfind(phrase);
+  if (found == std::string::npos) return "";
+  const auto begin = found + phrase.size();
+  return std::string(trim(said.substr(begin, said.find('\n', begin) - begin)));
+}
+
+}  // namespace
+
+std::string library_words_clause(const std::string& said) {
+  if (const auto pml = said.rfind("PML "); pml != std::string::npos) {
+    const std::string line = said.substr(pml, said.find('\n', pml) - pml);
+    if (line.ends_with(" cannot be selected")) return fmt::format("Open MPI said: \"{}\"", line);
+  }
+  const auto framework = behind(said, "Framework:");
+  if (!framework.empty() && said.find("requested component was not found") != std::string::npos)
+    return fmt::format(
+        "Open MPI said that component {} of framework {} was not found, or was unable to be opened",
+        behind(said, "Component:"), framework);
+  if (const auto name = behind(said, "An invalid value was given for "); !name.empty())
+    return fmt::format("Open MPI said of {} = {}: \"{}\"", name.substr(0, name.find_first_of(". ")),
+                       behind(said, "Value:"), behind(said, "Message:"));
+  if (const auto ucx = behind(said, "UCX  ERROR "); !ucx.empty())
+    return fmt::format("UCX said: \"{}\"", ucx);
+  return "";
+}
+
+namespace {
+
 /// "ch1, ch2": those of one list that the other lacks, and the other way round; a few.
 std::string which_changed(const FailedStart& start) {
   constexpr std::size_t kNamed = 4;

@@ -41,6 +41,11 @@ std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMem
 /// @param said by ssh
 std::string refused_login_clause(const std::string& said);
 
+/// "" or a clause of what a library said last of why it does not start, in its own words: a
+/// component that it has not, a network interface or a transport that is not there.
+/// @param said by the launch's processes
+std::string library_words_clause(const std::string& said);
+
 /// What a launch that no rank came to measure in may have failed by.
 struct FailedStart {
   Backend backend;

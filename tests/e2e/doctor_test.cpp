@@ -124,6 +124,47 @@ TEST_CASE("a setting that forces the slow way is found in what ranks did") {
   CHECK(found.dump().find("tcp,self") != std::string::npos);
 }
 
+TEST_CASE("a component that Open MPI cannot select is named by its last words and the setting") {
+  need_open_mpi();
+  const Program program;
+  const auto result =
+      program.run({"doctor", "--profile", case_file("pml-ucx"), "--backend", "openmpi", "--json"});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 4);
+  const auto found = json::parse(result.out)["environments"][0];
+  CHECK(found["backends"][0]["failure"].get<std::string>().find("PML ucx cannot be selected") !=
+        std::string::npos);
+  REQUIRE(found["causes"].size() == 1);
+  CHECK(found["causes"][0]["cause"] == "refused-setting");
+  CHECK(found.dump().find("pml = ucx (profile pml-ucx") != std::string::npos);
+}
+
+TEST_CASE("a folder that is not there is found by Open MPI's ranks") {
+  need_open_mpi();
+  const Program program;
+  const auto found = cause_of(program, case_file("backing"), "openmpi", "absent-folder");
+  CHECK(found.dump().find("/nosuch") != std::string::npos);
+}
+
+TEST_CASE("a list that PyTorch would end of is found although our worker does not heed it") {
+  const Program program;
+  const auto found = cause_of(program, case_file("gloo-list"), "gloo", "no-interface");
+  CHECK(found.dump().find("PyTorch") != std::string::npos);
+}
+
+TEST_CASE("a setting in Open MPI's own file is named with the file") {
+  need_open_mpi();
+  Program program;
+  std::filesystem::create_directories(program.folder() + "/.openmpi");
+  program.start_behind({"env", "HOME=" + program.folder()});
+  std::ofstream(program.folder() + "/.openmpi/mca-params.conf") << "btl = tcp,self\n";
+  const auto result = program.run({"doctor", "bare-metal", "--backend", "openmpi", "--json"});
+  INFO(result.err << result.out);
+  CHECK(result.exit_code == 4);
+  CHECK(result.out.find("btl = tcp,self (" + program.folder() + "/.openmpi/mca-params.conf)") !=
+        std::string::npos);
+}
+
 TEST_CASE("user namespaces apart are found in what MPICH's ranks did") {
   need(load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"}).at("singularity-userns"));
   const Program program;

@@ -7,6 +7,7 @@
 #include "profiles/detect/probes/environment_probe.hpp"
 #include "profiles/detect/probes/known_variables.hpp"
 #include "profiles/detect/probes/probe.hpp"
+#include "profiles/detect/probes/settings_files.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -197,6 +198,31 @@ nlohmann::json recorded_variables(const std::vector<std::pair<std::string, std::
   return kept;
 }
 
+namespace {
+
+/// What names a folder in which a library keeps memory that ranks share.
+constexpr std::array<std::string_view, 4> kFolderSettings{
+    "OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory",
+    "OMPI_MCA_orte_tmpdir_base", "UCX_POSIX_DIR"};
+
+/// Folders that settings name and that are not there, as they are named.
+nlohmann::json absent_folders(const ProbeRoot& root,
+                              const std::vector<std::pair<std::string, std::string>>& variables,
+                              const std::map<std::string, FiledSetting>& filed) {
+  nlohmann::json absent = nlohmann::json::array();
+  const auto look = [&](std::string_view name, const std::string& folder) {
+    const bool names_one =
+        std::find(kFolderSettings.begin(), kFolderSettings.end(), name) != kFolderSettings.end();
+    if (names_one && folder.starts_with('/') && !root.exists(folder))
+      absent.push_back(recorded_value(name, folder));
+  };
+  for (const auto& [name, value] : variables) look(name, value);
+  for (const auto& [name, setting] : filed) look(name, setting.value);
+  return absent;
+}
+
+}  // namespace
+
 nlohmann::json probe_environment(const ProbeContext& context) {
   Section section;
   const auto all = context.live.environment();
@@ -204,6 +230,15 @@ nlohmann::json probe_environment(const ProbeContext& context) {
     section.set("variables", recorded_variables(*all));
   else
     section.unknown("variables", all.reason);
+  const auto known = all ? *all : std::vector<std::pair<std::string, std::string>>();
+  const auto filed = filed_settings(context.root, known);
+  nlohmann::json files = nlohmann::json::object();
+  for (const auto& [name, setting] : filed)
+    if (is_recorded_variable(name))
+      files[clean_text(name, 256)] = {{"value", recorded_value(name, setting.value)},
+                                      {"file", clean_text(setting.file)}};
+  section.set("files", files);
+  section.set("absent_folders", absent_folders(context.root, known, filed));
   return std::move(section).take();
 }
 

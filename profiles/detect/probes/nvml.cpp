@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/vocabulary/digest.hpp"
 #include "profiles/detect/probes/nvml_library.hpp"
 
 namespace dynamiccl {
@@ -150,9 +151,12 @@ void describe_fabric(const Nvml& nvml, Device device, Section& section) {
     return section.unknown("fabric", nvml::kRefused);
   const bool cluster = std::any_of(std::begin(info.cluster_uuid), std::end(info.cluster_uuid),
                                    [](unsigned char byte) { return byte != 0; });
+  // The id itself is the machines' own: what counts is whether two nodes have the same.
+  const std::string uuid(std::begin(info.cluster_uuid), std::end(info.cluster_uuid));
   section.set("fabric", nlohmann::json{{"state", info.state},
                                        {"ready", info.state == kCompleted && info.status == 0},
                                        {"clique", info.clique},
+                                       {"cluster", stable_id(uuid)},
                                        {"multi_node", cluster}});
 }
 

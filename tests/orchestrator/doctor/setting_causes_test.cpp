@@ -56,7 +56,7 @@ TEST_CASE("an interface that is not there is named, with those that are") {
   CHECK(finding.symptom.backends == std::vector{Backend::openmpi});
   CHECK_THAT(finding.symptom.evidence, ContainsSubstring("btl_tcp_if_include = eth9") &&
                                            ContainsSubstring("eth0 (192.0.2.2)"));
-  CHECK_THAT(finding.fix.flag, ContainsSubstring("without --mca btl_tcp_if_include"));
+  CHECK_THAT(finding.fix.flag, ContainsSubstring("without btl_tcp_if_include (backend.openmpi)"));
   REQUIRE(finding.fix.profile);
   CHECK_FALSE(told(*finding.fix.profile, Backend::openmpi).mca.contains("btl_tcp_if_include"));
   // One that is there, or that ran, is no cause.
@@ -108,6 +108,104 @@ TEST_CASE("a setting that the ranks inherit from the user's shell is named, and 
   symptoms.looks[0].environment["UCX_TLS"] = "all";
   symptoms.looks.pop_back();
   CHECK_FALSE(ids(symptoms).contains("slow-setting"));
+}
+
+TEST_CASE("a setting of a library's own file is named with the file") {
+  auto symptoms = symptoms_of("bare-metal");
+  symptoms.looks = {look(Backend::mpich, "tcp", "tcp"), look(Backend::openmpi, "tcp", "tcp")};
+  nlohmann::json files;
+  files["OMPI_MCA_btl"] = {{"value", "tcp,self"}, {"file", "/root/.openmpi/mca-params.conf"}};
+  files["UCX_TLS"] = {{"value", "tcp,self"}, {"file", "/etc/ucx/ucx.conf"}};
+  for (auto& look : symptoms.looks) look.facts = {{{"environment", {{"files", files}}}}};
+  const auto finding = only(symptoms, "slow-setting");
+  CHECK_THAT(finding.symptom.evidence,
+             ContainsSubstring("mpich: UCX_TLS = tcp,self (/etc/ucx/ucx.conf) forbids cma") &&
+                 ContainsSubstring(
+                     "openmpi: btl = tcp,self (/root/.openmpi/mca-params.conf) forbids cma"));
+  CHECK(finding.fix.flag ==
+        "without UCX_TLS in /etc/ucx/ucx.conf, without btl in /root/.openmpi/mca-params.conf");
+  CHECK_FALSE(finding.fix.profile);
+  // A variable outweighs the file, and the launcher's command both.
+  for (auto& look : symptoms.looks)
+    look.facts[0]["environment"]["variables"] = {{"UCX_TLS", "all"}, {"OMPI_MCA_btl", "self"}};
+  symptoms.looks[1].mca["btl"] = "self,vader";
+  CHECK_FALSE(ids(symptoms).contains("slow-setting"));
+}
+
+TEST_CASE(
+    "a list of interfaces that PyTorch would end of is named, whether or not our worker does") {
+  auto symptoms = symptoms_of("gloo-list");
+  symptoms.looks = {told(symptoms.profile, Backend::gloo)};
+  const auto finding = only(symptoms, "no-interface");
+  CHECK(finding.symptom.backends == std::vector{Backend::gloo});
+  CHECK_THAT(finding.symptom.evidence,
+             ContainsSubstring("GLOO_SOCKET_IFNAME = ^lo,docker (profile gloo-list, "
+                               "[[backend.gloo]]: \"copied from a thread\")") &&
+                 ContainsSubstring("PyTorch ends as it starts") &&
+                 ContainsSubstring("eth0 (192.0.2.2)"));
+  REQUIRE(finding.fix.profile);
+  CHECK_FALSE(told(*finding.fix.profile, Backend::gloo).environment.contains("GLOO_SOCKET_IFNAME"));
+  symptoms.looks[0].environment["GLOO_SOCKET_IFNAME"] = "eth0";
+  CHECK_FALSE(ids(symptoms).contains("no-interface"));
+  symptoms.looks[0].environment["GLOO_SOCKET_IFNAME"] = "eth0,eth9";
+  CHECK(ids(symptoms).contains("no-interface"));
+}
+
+TEST_CASE("a setting that a library refuses is named beside what the library says") {
+  auto symptoms = symptoms_of("pml-ucx",
+                              "a process ended with exit code 1; Open MPI said: \"PML "
+                              "ucx cannot be selected\"; ranks 0, 1: left no record");
+  const auto finding = only(symptoms, "refused-setting");
+  CHECK_THAT(finding.symptom.evidence,
+             ContainsSubstring("openmpi: pml = ucx (profile pml-ucx, [[backend.openmpi]]: "));
+  REQUIRE(finding.fix.profile);
+  CHECK_FALSE(told(*finding.fix.profile, Backend::openmpi).mca.contains("pml"));
+  symptoms.looks[0].failure = "a process ended with exit code 1";
+  CHECK_FALSE(ids(symptoms).contains("refused-setting"));
+  auto component = symptoms_of("tcp-only",
+                               "Open MPI said that component nosuch of framework btl "
+                               "was not found, or was unable to be opened");
+  CHECK(ids(component).contains("refused-setting"));
+  auto ucx = symptoms_of("bare-metal");
+  ucx.looks = {look(Backend::mpich, "", "cma")};
+  ucx.looks[0].failure = "UCX said: \"no usable transports/devices (asked rc on all devices)\"";
+  CHECK_FALSE(ids(ucx).contains("refused-setting"));
+  ucx.looks[0].facts = {{{"environment", {{"variables", {{"UCX_TLS", "rc"}}}}}}};
+  CHECK(only(ucx, "refused-setting").fix.flag == "unset UCX_TLS");
+}
+
+TEST_CASE("a setting whose folder is not there is named") {
+  auto symptoms = symptoms_of("backing");
+  symptoms.looks[0].facts = {{{"environment", {{"absent_folders", {"/nosuch"}}}}}};
+  const auto finding = only(symptoms, "absent-folder");
+  CHECK_THAT(
+      finding.symptom.evidence,
+      ContainsSubstring("openmpi: btl_vader_backing_directory = /nosuch (profile backing, ") &&
+          ContainsSubstring("not there"));
+  REQUIRE(finding.fix.profile);
+  CHECK(told(*finding.fix.profile, Backend::openmpi).mca.empty());
+  symptoms.looks[0].facts = {{{"environment", {{"absent_folders", nlohmann::json::array()}}}}};
+  CHECK_FALSE(ids(symptoms).contains("absent-folder"));
+}
+
+TEST_CASE("settings that may or may not cost time are named for --prove, idle ones are not") {
+  for (const auto& [name, setting] :
+       {std::pair{"no-tuned", "coll = ^tuned"}, {"yield", "mpi_yield_when_idle = 1"}}) {
+    auto symptoms = symptoms_of(name);
+    symptoms.host["cpu"]["cores"] = 2;
+    const auto finding = only(symptoms, "doubtful-setting");
+    CHECK_THAT(finding.symptom.evidence, ContainsSubstring(setting));
+    CHECK(finding.fix.profile);
+  }
+  // The launcher of more ranks than cores gives it itself.
+  auto crowded = symptoms_of("bare-metal");
+  crowded.host["cpu"]["cores"] = 1;
+  crowded.looks[0].facts = {
+      {{"environment", {{"variables", {{"OMPI_MCA_mpi_yield_when_idle", "1"}}}}}}};
+  CHECK_FALSE(ids(crowded).contains("doubtful-setting"));
+  auto nolocal = symptoms_of("nolocal");
+  nolocal.looks = {told(nolocal.profile, Backend::mpich)};
+  CHECK(ids(nolocal).empty());
 }
 
 TEST_CASE("no profile of ours forbids a way that its environment allows") {

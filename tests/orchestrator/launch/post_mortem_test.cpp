@@ -37,6 +37,26 @@ ProcessOutcome launcher_outcome(int exit_code, const std::string& err,
 
 }  // namespace
 
+TEST_CASE("why a library does not start is told in its own words") {
+  CHECK(library_words_clause("[vm:19583] [[8321,0],0] ORTE_ERROR_LOG: Data unpack\n"
+                             "[vm:19589] PML ucx cannot be selected\n") ==
+        "Open MPI said: \"PML ucx cannot be selected\"");
+  CHECK(library_words_clause(
+            "A requested component was not found, or was unable to be opened.  This\nmeans\n\n"
+            "Host:      vm\nFramework: btl\nComponent: nosuch\n-----\nIt looks like MPI_INIT\n") ==
+        "Open MPI said that component nosuch of framework btl was not found, or was unable to be "
+        "opened");
+  CHECK(library_words_clause("WARNING: An invalid value was given for btl_tcp_if_include.  This\n"
+                             "value will be ignored.\n\n  Local host: vm\n  Value:      eth9\n"
+                             "  Message:    Unknown interface name\n-----\n") ==
+        "Open MPI said of btl_tcp_if_include = eth9: \"Unknown interface name\"");
+  CHECK(library_words_clause("[17.6] [vm:1:0]  ucp_context.c:1276 UCX  ERROR no usable "
+                             "transports/devices (asked rc on all devices)\nAbort(4): x\n") ==
+        "UCX said: \"no usable transports/devices (asked rc on all devices)\"");
+  CHECK(library_words_clause("").empty());
+  CHECK(library_words_clause("PML \n Framework: \n UCX  ERROR").empty());
+}
+
 TEST_CASE("the rank that Open MPI says has ended is known by its number") {
   const auto said = launcher_outcome(
       137, "mpirun.openmpi noticed that process rank 1 with PID 0 on node a exited on signal 9\n");

@@ -1,8 +1,14 @@
 #include "profiles/detect/probes/environment_probe.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/profiles/detect/fixture_tree.hpp"
 
 using namespace dynamiccl;
+using dynamiccl::test::FixtureTree;
 
 TEST_CASE("only variables that steer communication are recorded") {
   for (const char* name :
@@ -79,6 +85,34 @@ TEST_CASE("a recorded command shows everything but secrets") {
   // Neither a path nor an option's own value is a variable; nothing is cut short.
   const Argv plain{"/keys/a=b", "--key", "value", "--token-file=x", std::string(5000, 'a')};
   CHECK(recorded_command(plain) == plain);
+}
+
+TEST_CASE("settings that libraries read from files are found as the variables would set them") {
+  const FixtureTree tree("nothing");
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((tree.path() / path).parent_path());
+    std::ofstream(tree.path() / path) << text;
+  };
+  write("live.json",
+        R"({"environment": {"HOME": "/home/me", "UCX_CONFIG_DIR": "/opt/ucx",
+             "UCX_POSIX_DIR": "/home/me", "OMPI_MCA_orte_tmpdir_base": "/gone"}})");
+  write("etc/openmpi/openmpi-mca-params.conf", "# of the site\nbtl = ^openib\npml=^ucx # so\n\n");
+  write("home/me/.openmpi/mca-params.conf",
+        "  btl = tcp,self\nbtl_vader_backing_directory = /nosuch\nsec_key = hush\nno setting\n");
+  write("etc/ucx/ucx.conf", "UCX_TLS=tcp\n[some machine]\nUCX_TLS=rc\n");
+  write("opt/ucx/ucx.conf", "UCX_TLS = tcp,self\nOTHER = 1\n");
+  const auto facts = tree.facts()["environment"];
+  const auto& files = facts["files"];
+  CHECK(files["OMPI_MCA_btl"]["value"] == "tcp,self");
+  CHECK(files["OMPI_MCA_btl"]["file"] == "/home/me/.openmpi/mca-params.conf");
+  CHECK(files["OMPI_MCA_pml"]["value"] == "^ucx");
+  CHECK(files["OMPI_MCA_pml"]["file"] == "/etc/openmpi/openmpi-mca-params.conf");
+  CHECK(files["UCX_TLS"]["value"] == "tcp,self");
+  CHECK(files["UCX_TLS"]["file"] == "/opt/ucx/ucx.conf");
+  CHECK_FALSE(files.contains("OTHER"));
+  CHECK(files.dump().find("hush") == std::string::npos);
+  const auto absent = facts["absent_folders"].get<std::set<std::string>>();
+  CHECK(absent == std::set<std::string>{"/gone", "/nosuch"});
 }
 
 TEST_CASE("values are bounded and printable") {
