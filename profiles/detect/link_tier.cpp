@@ -25,6 +25,7 @@ std::optional<int> link_tier(const nlohmann::json& regime, int nodes) {
     if (inside == "pcie" || inside == "none") return 2;
     return std::nullopt;
   }
+  if (outside == "nvswitch") return 1;
   const auto rate = inter_rate(rated);
   // A port that states no rate is taken for a fast one, as RDMA ports are.
   if (outside == "infiniband" || outside.starts_with("roce"))

@@ -149,6 +149,34 @@ std::optional<Link> rdma_link(const json& facts, const RegimeContext& context) {
   return best;
 }
 
+/// NVLink between nodes, which ranks have where all GPUs are of one fabric (NVL72 and its like).
+std::optional<Link> nvswitch_link(const std::vector<json>& facts, const RegimeContext& context) {
+  if (context.backend != Backend::nccl || ranks_by_host(facts).size() < 2) return std::nullopt;
+  std::set<json> domains;
+  double mbyte_per_s = 0;
+  for (const json& rank : facts) {
+    const json& nvml = fact(rank, "gpu", "nvml");
+    const json devices = nvml.is_object() ? nvml.value("devices", json::array()) : json::array();
+    if (variable(rank, "NCCL_MNNVL_ENABLE") == "0" || !devices.is_array() || devices.empty())
+      return std::nullopt;
+    for (const json& device : devices) {
+      const json fabric = device.is_object() ? device.value("fabric", json()) : json();
+      if (!fabric.is_object() || fabric.value("ready", json()) != true ||
+          fabric.value("multi_node", json()) != true || !fabric.contains("cluster"))
+        return std::nullopt;
+      domains.insert(json::array({fabric["cluster"], fabric.value("clique", json())}));
+      const json links = device.value("nvlinks_active", json());
+      const json speed = device.value("nvlink_mbyte_per_s", json());
+      if (links.is_number() && speed.is_number())
+        mbyte_per_s = links.get<double>() * speed.get<double>();
+    }
+  }
+  if (domains.size() != 1) return std::nullopt;
+  const auto gbit = static_cast<long>(mbyte_per_s * 8 / 1e3);
+  return Link{"nvswitch", gbit > 0 ? std::to_string(gbit) + "Gb/s" : "unknown",
+              "all ranks' GPUs are of one NVLink fabric over several nodes"};
+}
+
 bool leaves_the_machine(const json& interface) {
   constexpr std::array kKinds{"ethernet", "bond", "veth", "ipoib", "unknown"};
   const json kind = interface.value("kind", json());
@@ -243,7 +271,10 @@ Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
 
 DetectedInterLink inter_link(const std::vector<json>& facts, const RegimeContext& context) {
   std::set<Link> links;
-  for (const json& rank : facts) links.insert(rdma_link(rank, context).value_or(tcp_link(rank)));
+  const auto nvswitch = nvswitch_link(facts, context);
+  if (nvswitch) links.insert(*nvswitch);
+  for (const json& rank : facts)
+    if (!nvswitch) links.insert(rdma_link(rank, context).value_or(tcp_link(rank)));
   if (links.empty()) return {{"unknown", "no facts"}, {"unknown", "no facts"}};
   std::set<std::string> kinds;
   std::set<std::string> tiers;

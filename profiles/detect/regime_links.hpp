@@ -29,7 +29,7 @@ bool uses_gpu(Backend backend);
 Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context);
 
 struct DetectedInterLink {
-  Ingredient link;  ///< "tcp", "infiniband", "roce-v2", "none", "mixed"
+  Ingredient link;  ///< "tcp", "infiniband", "roce-v2", "nvswitch", "none", "mixed"
   Ingredient tier;  ///< "10GbE", "virtual", "400Gb/s", "unknown"
 };
 /// The best link that leaves a rank's network namespace.

@@ -315,7 +315,7 @@ TEST_CASE("a detected regime fills the static state, and damaged JSON only leave
     far["features"]["gpudirect_rdma"] = true;
     for (const auto& [link, expected] :
          {std::pair{"infiniband", InterLink::gpudirect_rdma}, std::pair{"roce-v2", InterLink::roce},
-          std::pair{"tcp", InterLink::tcp}}) {
+          std::pair{"tcp", InterLink::tcp}, std::pair{"nvswitch", InterLink::nvswitch}}) {
       far["ingredients"]["inter_link"] = link;
       CHECK(state_from_regime(far, 2).inter_link == expected);
     }

@@ -33,6 +33,7 @@ std::optional<InterLink> inter_link_of(const json& regime) {
   // RoCE stays RoCE: what is known of InfiniBand is not known of it.
   if (link == "infiniband" && flag(at(regime, "features", "gpudirect_rdma")).value_or(false))
     return InterLink::gpudirect_rdma;
+  if (link == "nvswitch") return InterLink::nvswitch;
   if (link.starts_with("roce")) return InterLink::roce;
   if (link == "infiniband") return InterLink::infiniband;
   if (link == "none") return InterLink::none;

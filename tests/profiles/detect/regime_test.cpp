@@ -243,6 +243,36 @@ TEST_CASE("a shaped link is part of the regime and marked as declared") {
   CHECK(regime.json["evidence"]["inter_tier"].get<std::string>().starts_with("declared"));
 }
 
+TEST_CASE("nodes of one NVLink fabric are joined by it, others by their network", "[B-16][E-39]") {
+  const auto node = [](const char* boot_id, const char* cluster, int clique) {
+    auto facts = FixtureTree("nvswitch").facts();
+    facts["system"]["boot_id"] = boot_id;
+    for (auto& device : facts["gpu"]["nvml"]["devices"])
+      device["fabric"] = {
+          {"ready", true}, {"multi_node", true}, {"cluster", cluster}, {"clique", clique}};
+    return facts;
+  };
+  const auto nccl = with(Backend::nccl, "2.28.9");
+  const auto link = [](const std::vector<json>& facts, const RegimeContext& context) {
+    return derive_regime(facts, context).json["ingredients"]["inter_link"];
+  };
+  const auto joined = derive_regime({node("a", "one", 1), node("b", "one", 1)}, nccl);
+  CHECK(joined.json["ingredients"]["inter_link"] == "nvswitch");
+  CHECK(joined.json["ingredients"]["inter_tier"] == "3824Gb/s");  // 18 links of 26562 MB/s
+  CHECK(link_tier(joined.json, 2) == 1);
+  CHECK(link({node("a", "one", 1), node("b", "one", 2)}, nccl) != "nvswitch");
+  CHECK(link({node("a", "one", 1), node("b", "two", 1)}, nccl) != "nvswitch");
+  CHECK(link({node("a", "one", 1), node("a", "one", 1)}, nccl) != "nvswitch");
+  CHECK(link({node("a", "one", 1), node("b", "one", 1)}, with(Backend::gloo, "0.5")) != "nvswitch");
+  auto off = node("b", "one", 1);
+  off["environment"]["variables"]["NCCL_MNNVL_ENABLE"] = "0";
+  CHECK(link({node("a", "one", 1), off}, nccl) != "nvswitch");
+  const auto plain = FixtureTree("nvswitch").facts();
+  auto other = plain;
+  other["system"]["boot_id"] = "b";
+  CHECK(link({plain, other}, nccl) != "nvswitch");
+}
+
 TEST_CASE("a flat interconnect is told from stated rates alone", "[B-29]") {
   const auto plain = FixtureTree("pcie-only").facts();
   auto context = with(Backend::nccl, "2.28.9");
