@@ -83,6 +83,10 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
             .get<int>() > 0);
   CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass' AND "
                       "task_key LIKE 'nccl/job/step/%'") == 1);
+  // Faster: nothing speaks against the choice, and it is said of how many settings.
+  CHECK(
+      program.value("SELECT candidates_json->'$.flags' = '[]' AND candidates_json->>'$.tried' > 1 "
+                    "FROM decision WHERE kind = 'final' AND task_key LIKE 'nccl/job/step/%'") == 1);
   CHECK(program.value(
             "SELECT count(*) FROM decision WHERE task_key LIKE 'nccl/job/step/%' AND "
             "(id = (SELECT min(id) FROM decision WHERE task_key LIKE 'nccl/job/step/%')) IS "

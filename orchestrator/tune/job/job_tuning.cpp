@@ -12,12 +12,14 @@
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/export/folder_network.hpp"
 #include "tuner/policy/policy_file.hpp"
+#include "tuner/search/cell_answer.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
@@ -467,6 +469,21 @@ void JobTuning::confirm() {
   result_.verdict = confirmed_verdict(times, options_.confirmation, cut_off);
 }
 
+/// The candidates, and what is said of the job by the measure of all searches.
+std::string JobTuning::with_flags(const std::string& candidates_json) const {
+  CellEvidence evidence;
+  evidence.arms = result_.settings;
+  for (std::size_t arm = 0; arm < result_.settings; ++arm)
+    evidence.tried += search_->measured(arm) ? 1 : 0;
+  evidence.ratio = result_.ratio;
+  const CellAnswer answer = answer_of(evidence, options_.confirmation);
+  auto candidates = parsed_json(candidates_json);
+  candidates["tried"] = evidence.tried;
+  candidates["flags"] = nlohmann::json::array();
+  if (!answer.flag.empty()) candidates["flags"].push_back(answer.flag);
+  return candidates.dump();
+}
+
 JobTuningResult JobTuning::search_and_confirm() {
   observe();
   if (result_.interrupted_by != 0) return std::move(result_);
@@ -485,6 +502,7 @@ JobTuningResult JobTuning::search_and_confirm() {
     row.time_us = result_.kept() ? result_.chosen_us : result_.default_us;
     row.reference_us = result_.default_us;
     row.calls = result_.confirm_launches;
+    row.candidates_json = with_flags(row.candidates_json);
     store_(author_, {row});
   }
   return std::move(result_);

@@ -107,6 +107,7 @@ class JobTuning {
   [[nodiscard]] std::string text_of(std::size_t arm) const;
   [[nodiscard]] DecisionInfo launch_decision(const char* kind, std::size_t arm,
                                              const State& state) const;
+  [[nodiscard]] std::string with_flags(const std::string& candidates_json) const;
 
   const JobCommand& command_;
   const JobTuningOptions& options_;
