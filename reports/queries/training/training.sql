@@ -1,5 +1,6 @@
 -- title: Training
--- row: one training cell, its median launch: step time, what it is made of, and what was expected
+-- row: one training cell, the median of its launches (of an even number the mean of the two in the middle): step time,
+--   what it is made of, and what was expected
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients
@@ -50,11 +51,15 @@ WITH numbered AS (
 )
 SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, ranks, workers,
        (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = numbered.launch_id) AS group_knobs, launches,
-       step_us, samples_per_s AS samples_per_second, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
-       data_us, accounted,
-       communication_us, nullif(predicted_us, 0) AS predicted_us, nullif(predicted_us, 0) / step_us - 1 AS prediction_error, wire_bytes,
-       counted_bytes, c2c_predicted, c2c_measured, intensity, first_loss, last_loss, accuracy, max_difference,
-       wrong, settings
+       avg(step_us) AS step_us, avg(samples_per_s) AS samples_per_second, avg(speedup) AS speedup,
+       avg(single_us) AS single_us, avg(forward_us) AS forward_us, avg(backward_us) AS backward_us,
+       avg(update_us) AS update_us, avg(exposed_us) AS exposed_us, avg(data_us) AS data_us, avg(accounted) AS accounted,
+       avg(communication_us) AS communication_us, nullif(avg(predicted_us), 0) AS predicted_us,
+       nullif(avg(predicted_us), 0) / avg(step_us) - 1 AS prediction_error, avg(wire_bytes) AS wire_bytes,
+       avg(counted_bytes) AS counted_bytes, avg(c2c_predicted) AS c2c_predicted, avg(c2c_measured) AS c2c_measured,
+       avg(intensity) AS intensity, avg(first_loss) AS first_loss, avg(last_loss) AS last_loss, avg(accuracy) AS accuracy,
+       max(max_difference) AS max_difference, max(wrong) AS wrong, settings
 FROM numbered
-WHERE place = (launches + 1) / 2
+WHERE place IN ((launches + 1) / 2, (launches + 2) / 2)
+GROUP BY cell_id
 ORDER BY environment, backend, model, batch, ranks, step_us

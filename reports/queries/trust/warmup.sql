@@ -1,5 +1,7 @@
 -- title: Warm-up
--- row: one cell: launches whose measured iterations began before its times had settled
+-- row: one cell: launches whose measured iterations began before its times had settled. What warm-up iterations
+--   prime, which no statistic has: channels and buffers of the libraries, queue pairs and connections between ranks,
+--   compiled kernels and CUDA graphs, pages and caches
 -- columns:
 --   @axes launches
 --   unsettled_launches | integer | launches measured before their times had settled

@@ -130,6 +130,23 @@ TEST_CASE("colocated servers are workers where architectures are compared", "[D-
   CHECK(trained_cell(figure).workers == 4);
 }
 
+TEST_CASE("of two launches a training cell shows the mean, as other queries do") {
+  // Steps of 100, 101 and 102 us.
+  for (const auto& [launches, step_us] : {std::pair{1, 100.0}, {2, 100.5}, {3, 101.0}}) {
+    const ScratchFolder folder;
+    Store store(folder.file("a.sqlite"));
+    TrainingFigures figures;
+    figures.role = "worker";
+    store_training(store, {{{"bsp-ps", R"({"model":"mlp","batch":"8"})"}}, {100}}, figures,
+                   launches);
+    const Table table = named_query(Reader(folder.file("a.sqlite")), "training", {});
+    const TableView rows(table);
+    REQUIRE(rows.size() == 1);
+    CHECK(rows.integer(0, "launches") == launches);
+    CHECK_THAT(rows.real(0, "step_us").value(), WithinRel(step_us, 1e-9));
+  }
+}
+
 TEST_CASE("the library that carried gradients stands beside the backend they are stored under") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
