@@ -155,6 +155,29 @@ LaunchCheck check_records(const RunConfig& config, const std::vector<RecordFile>
   return check;
 }
 
+std::string failed_cells_text(const std::vector<RecordFile>& files) {
+  constexpr std::string_view kDiverged = "training diverged";
+  // Of a cell what explains most on any rank: weights that are no numbers are no right ones either.
+  std::map<std::string, int> kinds;
+  for (const auto& file : files)
+    for (const auto& record : file.records) {
+      const auto* cell = std::get_if<CellRecord>(&record);
+      if (cell == nullptr || (cell->wrong == 0 && cell->status != CellStatus::failed)) continue;
+      const int kind = cell->reason.starts_with(kDiverged) ? 2 : cell->wrong > 0 ? 1 : 0;
+      int& known = kinds.try_emplace(cell->cell_id, kind).first->second;
+      known = std::max(known, kind);
+    }
+  std::vector<std::string> parts;
+  for (const auto& [kind, what] :
+       {std::pair{1, "with a wrong result"}, {2, "whose training diverged"}, {0, "that failed"}}) {
+    const auto count = std::count_if(kinds.begin(), kinds.end(), [kind = kind](const auto& cell) {
+      return cell.second == kind;
+    });
+    if (count > 0) parts.push_back(fmt::format("{} {}", counted(count, "cell"), what));
+  }
+  return join(parts, ", ");
+}
+
 std::vector<RecordFile> read_launch_records(const RunConfig& config,
                                             std::vector<std::string>& problems) {
   std::vector<RecordFile> files;

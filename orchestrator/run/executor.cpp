@@ -11,6 +11,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/integrity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
@@ -296,8 +297,7 @@ void Executor::run_group(const PlannedGroup& group, int block, int position) {
   summary_.failed_cells += last.failed_cells;
   if (!done.ok()) ++summary_.failed_launches;
   std::string reason = done.ok() ? "" : last.end.reason;
-  if (reason.empty() && last.failed_cells > 0)
-    reason = fmt::format("{} with a wrong result", counted(last.failed_cells, "cell"));
+  if (reason.empty() && last.failed_cells > 0) reason = failed_cells_text(last.records);
   console_.launched(label(group, block), reason, last.end.duration_s);
 }
 

@@ -124,6 +124,22 @@ TEST_CASE("a wrong byte on one rank fails its cell, not the launch") {
   CHECK(check.failed_cells == 1);
 }
 
+TEST_CASE("a training that diverged is not told as a wrong result") {
+  auto files = good_files();
+  CHECK(failed_cells_text(files).empty());
+  part<CellRecord>(files[1], 1).wrong = 1;
+  CHECK(failed_cells_text(files) == "1 cell with a wrong result");
+  auto& diverged = part<CellRecord>(files[0], 2);
+  diverged.status = CellStatus::failed;
+  diverged.wrong = 7;
+  diverged.reason = "training diverged: the loss of step 3 is no finite number; take a smaller ...";
+  part<CellRecord>(files[1], 2).wrong = 7;
+  CHECK(failed_cells_text(files) == "1 cell with a wrong result, 1 cell whose training diverged");
+  files = good_files();
+  part<CellRecord>(files[0], 1).status = CellStatus::failed;
+  CHECK(failed_cells_text(files) == "1 cell that failed");
+}
+
 TEST_CASE("a cell of which a rank that receives compared nothing is no verified result") {
   auto files = good_files();
   part<CellRecord>(files[1], 1).checked = 0;
