@@ -22,7 +22,14 @@ SAME = [("none", "none"), ("bf16", "bf16"), ("fp16", "fp16"), ("powersgd", "powe
 
 
 def lines_of(path):
-    return [json.loads(line) for line in open(path) if line.strip()] if os.path.exists(path) else []
+    """What is no whole line is told and left out: one that is being written, or was when its writer ended."""
+    found = []
+    for number, line in enumerate(open(path), 1) if os.path.exists(path) else []:
+        try:
+            found += [json.loads(line)] if line.strip() else []
+        except json.JSONDecodeError as error:
+            print(f"{path}:{number}: no whole line of JSON ({error.msg}), left out", file=sys.stderr)
+    return found
 
 
 def rows_of(path):

@@ -40,7 +40,8 @@ exec unshare $apart sh -c "$network"' || exit 1
   here=$PWD
   cd /tmp && mount -t tmpfs -o mode=1777 tests /dev/shm || exit 1
   # What is built may itself lie in /tmp, and is needed.
-  case "$1 $here/" in *"/tmp/"*) ;; *) mount --bind "$folder" /tmp || exit 1 ;; esac
+  # Names of others may then be seen there: what asks for a place of its own is given the folder.
+  case "$1 $here/" in *"/tmp/"*) TMPDIR=$folder; export TMPDIR ;; *) mount --bind "$folder" /tmp || exit 1 ;; esac
   (cd "$here" && exec "$@")
   code=$?
   rm -rf "${folder##*/}"

@@ -184,6 +184,23 @@ esac
   CHECK(tree.text("calls").find("--replay") == std::string::npos);
 }
 
+TEST_CASE("tests of a checkout below /tmp have a place for their files that no other test has") {
+  const Folder folder;
+  const auto in = [&](const std::string& own) {
+    return run_command({"bash", "-c",
+                        "cd \"$0\" && exec sh \"$1\" \"$2\" sh -c 'echo $TMPDIR; pwd'", folder.path,
+                        std::string(DYNAMICCL_SOURCE_DIR) + "/tests/apart.sh", own});
+  };
+  const auto first = in(folder.path + "-first");
+  INFO(first.out << first.err);
+  if (first.err.find("no namespaces of its own") != std::string::npos)
+    SKIP("namespaces cannot be made here");
+  REQUIRE(first.exit_code == 0);
+  CHECK(first.out == folder.path + "-first\n" + folder.path + "\n");
+  CHECK_FALSE(fs::exists(folder.path + "-first"));
+  CHECK(fs::exists(folder.path));
+}
+
 TEST_CASE("time to an accuracy is steps until then times a step behind the link") {
   const Folder folder;
   const auto ran = [&](const std::string& lines) {
@@ -232,6 +249,13 @@ done | sed '1s/^/[/; $s/,$/]/' >ours-direct.json)");
   CHECK_THAT(whole.out, ContainsSubstring("| ours | powersgd | 1gbit | 3 | 9 | 20.00 | no |"));
   CHECK_THAT(whole.out,
              ContainsSubstring("| powersgd | none | 1gbit | 2 | 0.325 [0.250, 0.400] |"));
+  // The writer of a line may have ended in it.
+  const auto half = ran(R"(printf '{"hook": "none", "seed": 3, "st' >>trajectories.jsonl)");
+  INFO(half.out << half.err);
+  REQUIRE(half.exit_code == 0);
+  CHECK_THAT(half.err, ContainsSubstring("trajectories.jsonl:5: no whole line of JSON") &&
+                           ContainsSubstring("left out"));
+  CHECK_THAT(half.out, ContainsSubstring("| DDP | none | 2 of 2 | 1000 [1000, 1000] |"));
 }
 
 TEST_CASE("a cluster's bar is missed by a program that ends before its jobs are there") {
