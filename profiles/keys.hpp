@@ -88,6 +88,9 @@ struct TableKeys {
   std::size_t fewest = 0;  ///< keys at least
   /// {"max_launches", "target_interval"}: the first is of use only with the second.
   std::vector<std::pair<std::string, std::string>> needs = {};
+  /// {"op", "reductions are sums"}: what people look for under a name that is no key, and what is
+  /// nearest to it.
+  std::vector<std::pair<std::string, std::string>> hints = {};
 
   /// nullptr where the table knows no such key.
   [[nodiscard]] const ValueRule* find(const std::string& name) const;

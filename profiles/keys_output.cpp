@@ -143,18 +143,22 @@ class Pages {
  public:
   void add(const TableKeys& keys, const std::string& path, const std::string& heading) {
     text_ += fmt::format("## {}\n\n", heading);
-    if (keys.others) {
+    if (keys.others && keys.keys.empty()) {
       text_ += fmt::format("Any {}: {}.\n\n", in_code(keys.chosen), value_text(*keys.others));
-    } else if (!keys.chosen.empty()) {
+    } else if (!keys.others && !keys.chosen.empty()) {
       std::vector<std::string> names;
       for (const auto& name : keys.names()) names.push_back(in_code(name));
       text_ += fmt::format("Any {}: {}.\n\n", in_code(keys.chosen), join(names, ", "));
     } else {
       rows(keys);
+      if (keys.others)
+        text_ += fmt::format("Or any {} in quotes, as \"mca.NAME\": {}.\n\n", in_code(keys.chosen),
+                             value_text(*keys.others));
     }
     // What the file chooses, and keys that all hold the same, are described once.
-    if (keys.others) return inner(*keys.others, joined(path, keys.chosen));
-    if (!keys.chosen.empty()) return inner(keys.keys.front().value, joined(path, keys.chosen));
+    if (keys.others && keys.keys.empty()) return inner(*keys.others, joined(path, keys.chosen));
+    if (!keys.others && !keys.chosen.empty())
+      return inner(keys.keys.front().value, joined(path, keys.chosen));
     for (auto key = keys.keys.begin(); key != keys.keys.end(); ++key) {
       const auto same = [&](const Key& other) {
         return !other.value.tables.empty() && other.value.tables == key->value.tables;
@@ -205,9 +209,10 @@ nlohmann::ordered_json json_schema(const TableKeys& keys) {
   if (keys.others) {
     if (!keys.others_pattern.empty()) schema["propertyNames"] = {{"pattern", keys.others_pattern}};
     schema["additionalProperties"] = schema_of(*keys.others);
-    return schema;
+    if (keys.keys.empty()) return schema;
+  } else {
+    schema["additionalProperties"] = false;
   }
-  schema["additionalProperties"] = false;
   Json properties = Json::object();
   Json required = Json::array();
   for (const Key& key : keys.keys) {

@@ -120,6 +120,26 @@ std::vector<Key> common_keys() {
           {"unprivileged_variant", rule::text(), "the profile for an ordinary user"}};
 }
 
+/// What people want of a container and no profile can say.
+TableKeys common_table() {
+  const std::string engine =
+      "containers are as DynamICCL makes them, from its own image: no key for it; bare-metal runs "
+      "in a container of yours that DynamICCL is started in";
+  TableKeys keys{common_keys()};
+  keys.hints = {
+      {"memory",
+       "no profile limits memory: start DynamICCL itself in a control group with a limit "
+       "(systemd-run -p MemoryMax=64M), which its ranks on bare metal share"},
+      {"mtu", "no profile sets the links' MTU: link_bits_per_s caps their rate"},
+      {"delay", "no profile delays packets: link_bits_per_s caps the links' rate"},
+      {"image", engine},
+      {"volumes", engine},
+      {"mounts", engine},
+      {"privileged", "capabilities and security_options give what a container may do one by one"},
+      {"hostname", "a container's host name is its own: uts = \"host\" gives it the host's"}};
+  return keys;
+}
+
 bool is_variable_name(std::string_view name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) != 0) return false;
   return std::all_of(name.begin(), name.end(),
@@ -310,13 +330,13 @@ void check_profile(const EnvironmentProfile& profile, const TableReader& keys) {
 }  // namespace
 
 const TableKeys& profile_keys() {
-  static const TableKeys keys{common_keys()};
+  static const TableKeys keys = common_table();
   return keys;
 }
 
 const TableKeys& profile_file_keys() {
   static const TableKeys keys = [] {
-    TableKeys file{common_keys()};
+    TableKeys file = common_table();
     file.keys.insert(file.keys.begin(),
                      {"name", rule::filled_text(), "what experiments call it", "", true});
     return file;

@@ -344,6 +344,13 @@ void TableReader::size_range(const std::string& key, const toml::table& range,
   const auto* from = range.get("from");
   const auto* to = range.get("to");
   reader.asked_ = {"from", "to"};
+  if (const auto* step = range.get("step")) {
+    mistakes_.add(step->source(),
+                  fmt::format("{}: a range of sizes rises by a factor, not by steps: write the "
+                              "sizes as a list, as [\"1MiB\", \"2MiB\", \"3MiB\"]",
+                              dotted(key)));
+    return;
+  }
   const auto factor = reader.integer("factor", 2).value_or(2);
   reader.finish();
   if (from == nullptr || to == nullptr) {
@@ -439,6 +446,13 @@ std::vector<std::string> TableReader::keys() {
   return names;
 }
 
+std::string TableReader::hint_for(const std::string& name,
+                                  const std::vector<std::string>& known) const {
+  const auto hint = std::find_if(keys_->hints.begin(), keys_->hints.end(),
+                                 [&](const auto& one) { return one.first == name; });
+  return hint != keys_->hints.end() ? hint->second : suggestion(name, known);
+}
+
 void TableReader::note_unknown_keys() const {
   const bool free = keys_ == nullptr;
   auto known = free ? std::vector<std::string>(asked_.begin(), asked_.end()) : keys_->names();
@@ -452,8 +466,8 @@ void TableReader::note_unknown_keys() const {
     }
     const std::string where = path_.empty() ? "" : fmt::format(" in [{}]", path_);
     const auto& place = key.source().begin.line != 0 ? key.source() : value.source();
-    mistakes_.add(place,
-                  fmt::format("unknown key \"{}\"{}; {}", name, where, suggestion(name, known)));
+    mistakes_.add(place, fmt::format("unknown key \"{}\"{}; {}", name, where,
+                                     free ? suggestion(name, known) : hint_for(name, known)));
   }
 }
 

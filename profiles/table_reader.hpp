@@ -151,6 +151,8 @@ class TableReader {
   std::optional<std::string> string(const std::string& key, const toml::node& node, Lines lines);
   void size_range(const std::string& key, const toml::table& range, std::vector<Bytes>& sizes);
   std::optional<Bytes> size_at(const std::string& key, const toml::node& node, std::int64_t least);
+  [[nodiscard]] std::string hint_for(const std::string& name,
+                                     const std::vector<std::string>& known) const;
   void note_unknown_keys() const;
   void note_absent_keys() const;
   [[nodiscard]] std::string dotted(const std::string& key) const;

@@ -169,7 +169,7 @@ std::string misplaced_setting(const CodecSpec& spec) {
                                [](const CodecRow& row) { return row.codec == Codec::powersgd; }},
                               {"threshold", spec.threshold != usual.threshold,
                                [](const CodecRow& row) { return row.codec == Codec::threshold; }},
-                              {"clip", spec.clip != usual.clip,
+                              {"clip_each", spec.clip != usual.clip,
                                [](const CodecRow& row) { return row.codec == Codec::dgc; }}};
   for (const Setting& setting : settings)
     if (setting.said && !setting.read_by(codec_row(spec.compression)) &&

@@ -317,10 +317,10 @@ const std::vector<KnobRow>& knob_rows() {
       number_row("rank", "powersgd: columns of a factor", &TrainingSpec::rank, 1, kMostRank),
       {"threshold", "threshold: least magnitude that is sent",
        [](TrainingSpec& s, const std::string& v) {
-         s.threshold = above_zero("threshold", v, "a finite number above 0", kAnyMost);
+         s.threshold = above_zero("threshold", v, "a number above 0, up to 3.4e38", 3.4e38);
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.threshold); }},
-      real_row("clip", "dgc: limit of a gradient's norm, of N workers clip / sqrt(N) each; 0: none",
+      real_row("clip_each", "dgc: most of each gradient's norm, over sqrt(N) of N workers; 0: none",
                &TrainingSpec::clip),
       real_row("pace",
                "milliseconds that a step's computation takes at least, by waiting; 0: as it comes",

@@ -9,6 +9,7 @@
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
@@ -471,12 +472,13 @@ std::string local_after_misfit(const TrainingSpec& spec, int warmup, int iterati
   if (summed < all) return "";
   const auto of_round = static_cast<std::uint64_t>(round_steps(spec));
   return fmt::format(
-      "local_after = {}: sums of gradients take {} rounds of {} steps, and {} are done in all "
+      "local_after = {}: sums of gradients take {} of {}, and {} done in all "
       "(protocol.warmup = {}, {} = {}), so that no local step would come; take local_after = {} at "
       "most, more {}, or epochs",
-      spec.local_after, summed, of_round, all, warmup, budget ? "steps" : "protocol.iterations",
-      budget ? spec.steps : iterations, all == 0 ? 0 : (all - 1) * of_round,
-      budget ? "steps" : "iterations");
+      spec.local_after, counted(summed, "round"), counted(of_round, "step"),
+      all == 1 ? "1 is" : fmt::format("{} are", all), warmup,
+      budget ? "steps" : "protocol.iterations", budget ? spec.steps : iterations,
+      all == 0 ? 0 : (all - 1) * of_round, budget ? "steps" : "iterations");
 }
 
 std::string samples_misfit(const TrainingSpec& spec, std::uint64_t samples, int workers) {

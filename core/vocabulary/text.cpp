@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -26,12 +27,24 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+namespace {
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  std::transform(small.begin(), small.end(), small.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return small;
+}
+
+}  // namespace
+
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
   // A third of the word (rounded) may be wrong; beyond that a guess misleads more than it helps.
   std::size_t limit = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;
   for (const auto& candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
+    // "TopK" is "top-k" with a letter missing.
+    const std::size_t distance = edit_distance(in_small_letters(word), in_small_letters(candidate));
     if (distance < limit) {
       limit = distance;
       best = candidate;

@@ -51,6 +51,14 @@ double parse_with_suffix(std::string_view text, const std::array<Suffix, N>& suf
 }  // namespace
 
 Bytes parse_bytes(std::string_view text) {
+  // "16EiB" is a size, if none that anything here has.
+  if (const auto letter = text.find_first_of("TPE");
+      letter != std::string_view::npos && letter > 0 &&
+      text.substr(0, letter).find_first_not_of("0123456789. ") == std::string_view::npos)
+    throw Error(ErrorKind::input,
+                fmt::format("\"{}\" is written with a unit that is not read: sizes go by K, M and "
+                            "G; write for example 1024GiB",
+                            text));
   const double value = parse_with_suffix(text, kByteSuffixes, "size", "4B, 64KiB or 1GiB");
   if (value >= 9.2e18 || value != std::floor(value)) {
     throw Error(ErrorKind::input,

@@ -160,24 +160,80 @@ void refuse_unused(TableReader& table, const std::string& setting,
                                       setting, join(methods_that_take(setting), ", ")));
 }
 
+std::vector<std::string> values_of(const Work& work, const char* name) {
+  const auto found = std::find_if(work.settings.begin(), work.settings.end(),
+                                  [&](const KnobAxis& axis) { return axis.name == name; });
+  return found == work.settings.end() ? std::vector<std::string>{"default"} : found->values;
+}
+
+/// "1" is what a setting takes `true` for, and nobody means it.
+void refuse_boolean(const TableReader& table, const std::string& setting) {
+  const toml::node& node = *table.node(setting);
+  const auto* list = node.as_array();
+  const bool boolean = list == nullptr
+                           ? node.is_boolean()
+                           : std::any_of(list->begin(), list->end(),
+                                         [](const toml::node& one) { return one.is_boolean(); });
+  if (boolean)
+    table.complain(setting, fmt::format("{}: true and false are no value of it: expected a number "
+                                        "or a word in quotes",
+                                        setting));
+}
+
+/// A setting that none of the work's codecs reads is a mistake; where one does, cells of the others
+/// are impossible.
+void refuse_other_codecs(const TableReader& table, const Work& work) {
+  for (const auto& axis : work.settings) {
+    std::string why;
+    bool read = false;
+    for (const auto& value : axis.values)
+      for (const auto& codec : values_of(work, "compression"))
+        for (const auto& within : values_of(work, "group_compression")) {
+          WorkCell cell = training_cell({});
+          for (const auto& [name, text] : {std::pair<std::string, std::string>{axis.name, value},
+                                           {"compression", codec},
+                                           {"group_compression", within}})
+            if (text != "default") cell.knobs[name] = text;
+          const std::string misfit = training_contradiction(training_spec(cell));
+          const bool other = misfit.starts_with(axis.name + ": belongs to compression");
+          read = read || !other;
+          if (other) why = misfit;
+        }
+    if (!read) table.complain(axis.name, why);
+  }
+}
+
+/// A sparse codec sends a place with each value: of more than half of them that is more than all.
+void note_wasteful_density(const TableReader& table, const Work& work) {
+  constexpr std::size_t kValues = 1'000'000;
+  for (const auto& codec : values_of(work, "compression"))
+    for (const auto& density : values_of(work, "density")) {
+      if (codec == "default" || density == "default") continue;
+      WorkCell cell = training_cell({});
+      cell.knobs = {{"model", "cnn"}, {"compression", codec}, {"density", density}};
+      const TrainingSpec spec = training_spec(cell);
+      const auto bytes = codec_bytes(codec_settings(spec), kValues, 1, 0);
+      if (!codec_row(spec.compression).by_density || !bytes || *bytes <= 4 * kValues) continue;
+      table.note("density",
+                 fmt::format("density = {}: {} sends a place with each value, {:.1f} "
+                             "times the bytes of plain gradients",
+                             density, codec, static_cast<double>(*bytes) / (4.0 * kValues)));
+    }
+}
+
 /// Refuses a `local_after` to whose local steps no cell of the work comes: it would train one way
 /// and be named after two.
 void refuse_unreached_local_steps(const TableReader& table, const Work& work,
                                   const Protocol& protocol) {
-  const auto values = [&](const char* name) {
-    const auto found = std::find_if(work.settings.begin(), work.settings.end(),
-                                    [&](const KnobAxis& axis) { return axis.name == name; });
-    return found == work.settings.end() ? std::vector<std::string>{"default"} : found->values;
-  };
-  const auto waits = values("synchronisation");
+  const auto waits = values_of(work, "synchronisation");
   const std::string later(name_of(Synchronisation::post_local));
   if (std::find(waits.begin(), waits.end(), later) == waits.end()) return;
-  for (const auto& after : values("local_after")) {
+  for (const auto& after : values_of(work, "local_after")) {
     std::string why;
     bool comes = false;
-    for (const auto& of_round : values("local_steps"))
-      for (const auto& steps : values("steps"))
-        for (const auto& epochs : values("epochs")) {
+    for (const auto& of_round : values_of(work, "local_steps"))
+      for (const auto& steps : values_of(work, "steps"))
+        for (const auto& epochs : values_of(work, "epochs")) {
           WorkCell cell = training_cell({});
           cell.knobs["synchronisation"] = later;
           for (const auto& [name, value] : {std::pair("local_after", after),
@@ -213,11 +269,16 @@ void read_training(TableReader& table, const Protocol& protocol, Work& work) {
         table.complain(name, error.what());
       }
     }
+    refuse_boolean(table, name);
     refuse_unused(table, name, work.training);
     bound_combinations(table, name, axis.values.size(), combinations);
     work.settings.push_back(std::move(axis));
   }
-  if (table.mistakes().count() == before) refuse_unreached_local_steps(table, work, protocol);
+  if (table.mistakes().count() == before) {
+    refuse_unreached_local_steps(table, work, protocol);
+    refuse_other_codecs(table, work);
+    note_wasteful_density(table, work);
+  }
   table.finish();
 }
 
@@ -254,27 +315,59 @@ bool is_variable(const std::string& name) {
          });
 }
 
-/// The settings of one scope: knobs.openmpi.mca.
-void read_scope(TableReader& scopes, SettingScope scope, Backend backend,
-                std::vector<KnobAxis>& axes, std::size_t& combinations) {
-  const std::string key(name_of(scope));
-  auto knobs = scopes.table(key);
-  if (!knobs) return;
-  if (scope == SettingScope::mca && !backend_facts(backend).mca)
-    scopes.complain(key, fmt::format("mca parameters belong to Open MPI, not to {}; "
-                                     "use env or call",
-                                     name_of(backend)));
-  for (const auto& name : knobs->keys()) {
+/// The knobs of one backend, as they are read.
+struct BackendKnobs {
+  Backend backend;
+  std::vector<KnobAxis>& axes;
+  std::size_t combinations = 1;
+
+  void read(TableReader& table, const std::string& key, SettingScope scope,
+            const std::string& name) {
     if (!is_variable(name))
-      knobs->complain(name, fmt::format("\"{}\" is no name of a setting: expected letters, "
-                                        "digits and _",
-                                        name));
-    KnobAxis axis{setting_text(scope, name), knobs->scalars(name)};
+      table.complain(key, fmt::format("\"{}\" is no name of a setting: expected letters, "
+                                      "digits and _",
+                                      name));
+    KnobAxis axis{setting_text(scope, name), table.scalars(key)};
     if (const auto mistake = malloc_knob_mistake(axis.name, axis.values); !mistake.empty())
-      knobs->complain(name, mistake);
-    bound_combinations(*knobs, name, axis.values.size(), combinations);
+      table.complain(key, mistake);
+    const auto same = [&](const KnobAxis& known) { return known.name == axis.name; };
+    if (std::any_of(axes.begin(), axes.end(), same))
+      table.complain(key, fmt::format("{} is given twice, with quotes and without", axis.name));
+    bound_combinations(table, key, axis.values.size(), combinations);
     axes.push_back(std::move(axis));
   }
+
+  /// @param key of `table` that gives settings of this scope
+  void refuse_foreign(const TableReader& table, const std::string& key, SettingScope scope) const {
+    if (scope == SettingScope::mca && !backend_facts(backend).mca)
+      table.complain(key, fmt::format("mca parameters belong to Open MPI, not to {}; "
+                                      "use env or call",
+                                      name_of(backend)));
+  }
+};
+
+/// [knobs.openmpi]: the tables of scopes (mca.btl), and names in quotes ("mca.btl").
+void read_backend_knobs(TableReader& table, BackendKnobs& knobs) {
+  for (const auto& scope : NameTable<SettingScope>::entries) {
+    const std::string key(scope.name);
+    auto names = table.table(key);
+    if (!names) continue;
+    knobs.refuse_foreign(table, key, scope.value);
+    for (const auto& name : names->keys()) knobs.read(*names, name, scope.value, name);
+  }
+  for (const auto& key : table.keys()) {
+    if (find_named<SettingScope>(key)) continue;
+    const auto setting = find_setting(key);
+    if (!setting) {
+      table.complain(key, fmt::format("unknown key \"{}\" in [{}]; {}", key, table.path(),
+                                      suggestion(key, all_names<SettingScope>())));
+      continue;
+    }
+    if (!setting->note.empty()) table.note(key, setting->note);
+    knobs.refuse_foreign(table, key, setting->scope);
+    knobs.read(table, key, setting->scope, setting->name);
+  }
+  table.finish();
 }
 
 void read_knobs(TableReader& root, Experiment& experiment) {
@@ -287,12 +380,10 @@ void read_knobs(TableReader& root, Experiment& experiment) {
                       TableReader::unknown_name("backend", backend_name, all_names<Backend>()));
       continue;
     }
-    auto scopes = table->table(backend_name);
-    if (!scopes) continue;
-    std::size_t combinations = 1;
-    for (const auto& scope : NameTable<SettingScope>::entries)
-      read_scope(*scopes, scope.value, *backend, experiment.knobs[*backend], combinations);
-    scopes->finish();
+    auto settings = table->table(backend_name);
+    if (!settings) continue;
+    BackendKnobs knobs{*backend, experiment.knobs[*backend]};
+    read_backend_knobs(*settings, knobs);
   }
 }
 

@@ -43,7 +43,7 @@ KeysPtr zip_keys() {
 KeysPtr collective_work() {
   auto names = all_names<Collective>();
   std::erase(names, std::string(name_of(Collective::training)));
-  static const KeysPtr keys = std::make_shared<const TableKeys>(TableKeys{
+  TableKeys keys{
       {{"collective", rule::words(names).some(), "what is called", "", true},
        {"size", rule::sizes(),
         "as nccl-tests counts it: \"64KiB\", 65536 or {from = \"4B\", to = \"1GiB\", factor = 4}",
@@ -52,8 +52,25 @@ KeysPtr collective_work() {
        {"backend", rule::word<Backend>().some(), "only with these", "as the axes say"},
        {"datatype", rule::word<DataType>().some(), "instead of the axis", "as the axes say"},
        {"algorithm", rule::text().some(), "instead of the axis", "as the axes say"},
-       {"in_place", rule::boolean().some(), "instead of the axis", "as the axes say"}}});
-  return keys;
+       {"in_place", rule::boolean().some(), "instead of the axis", "as the axes say"}}};
+  const std::string of_all = "it holds for all work of a file: write it under [protocol]";
+  const std::string sums = "reductions are sums, here there is no other operation";
+  keys.hints = {{"op", sums},
+                {"redop", sums},
+                {"operation", "write collective = \"allreduce\" or another; " + sums},
+                {"warmup", of_all},
+                {"iterations", of_all},
+                {"verify", of_all},
+                {"threads",
+                 "a rank is a process that calls from one thread: more callers are more ranks "
+                 "([axes] ranks)"},
+                {"cold_cache",
+                 "each cell uses its buffers again, so that they are warm; nearest is a size "
+                 "beyond the caches"},
+                {"graph", "of NCCL it is a knob: call.graph = [0, 1] in [knobs.nccl]"},
+                {"ranks", "it is an axis: write it under [axes]"},
+                {"environment", "it is an axis: write it under [axes]"}};
+  return std::make_shared<const TableKeys>(std::move(keys));
 }
 
 KeysPtr training_work() {
@@ -142,6 +159,13 @@ TableKeys protocol_keys() {
   protocol.keys.push_back({"noise", rule::table(noise_keys()),
                            "limits of the noise gate: a launch beyond one is flagged and kept"});
   protocol.needs = {{"max_launches", "target_interval"}};
+  const std::string budget =
+      "time_budget ends a run between blocks of launches, cell_time_cap the timed part of a cell";
+  protocol.hints = {{"max_seconds", budget},
+                    {"max_time", budget},
+                    {"timeout", "launch_timeout ends a launch"},
+                    {"repetitions", "iterations are samples of a cell, launches whole starts"},
+                    {"seed", "it stands at the file's top: seed = 1"}};
   return protocol;
 }
 
@@ -155,11 +179,16 @@ TableKeys malloc_keys() {
 
 ValueRule knobs() {
   const ValueRule values = rule::chosen(rule::scalar().some(), rule::kVariable);
-  return rule::by_backend(rule::table(TableKeys{
+  TableKeys keys{
       {{"env", values, "environment variables; \"default\" leaves one alone"},
        {"mca", values, "Open MPI parameters"},
        {"malloc", rule::table(malloc_keys()), "what the allocator does with freed memory"},
-       {"call", values, "settings per communicator and call"}}}));
+       {"call", values, "settings per communicator and call"}}};
+  // With their scope, as [tune.BACKEND.launch] and profiles write them: "mca.pml".
+  keys.others = rule::scalar().some();
+  keys.others_pattern = "^(env|mca|malloc|call)([.][A-Za-z_][A-Za-z0-9_]*)?$";
+  keys.chosen = "SETTING";
+  return rule::by_backend(rule::table(std::move(keys)));
 }
 
 TableKeys tune_backend_keys() {

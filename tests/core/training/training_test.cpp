@@ -188,8 +188,9 @@ TEST_CASE("a setting of a codec is refused with both ends of what it may be") {
   for (const char* value : {"0", "-1", "nan", "1.5", "some"})
     CHECK_THAT(message("gossip_pull", value),
                ContainsSubstring("expected a number above 0, up to 1"));
-  for (const char* value : {"0", "-0.1", "nan", "1e999"})
-    CHECK_THAT(message("threshold", value), ContainsSubstring("expected a finite number above 0"));
+  for (const char* value : {"0", "-0.1", "nan", "1e39", "1e999"})
+    CHECK_THAT(message("threshold", value),
+               ContainsSubstring("expected a number above 0, up to 3.4e38"));
   for (const char* value : {"0", "-1", "1.5", "65", "99999999999", "-99999999999", "two", ""})
     CHECK_THAT(message("rank", value), ContainsSubstring("expected a whole number 1..64"));
 }
@@ -201,7 +202,7 @@ TEST_CASE("numbers that are none, or that no step would end with, are refused") 
   };
   for (const char* name : {"learning_rate", "momentum", "lars", "target", "slow_momentum",
                            "lag_threshold", "gossip_pull", "elastic", "density", "shift_rate",
-                           "threshold", "clip", "pace", "slow_factor"}) {
+                           "threshold", "clip_each", "pace", "slow_factor"}) {
     INFO(name);
     for (const char* value : {"nan", "inf", "-inf", "-1"})
       CHECK_THAT(refusal(name, value), ContainsSubstring(name));

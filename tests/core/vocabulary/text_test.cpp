@@ -7,6 +7,8 @@ using namespace dynamiccl;
 TEST_CASE("the nearest known word is offered, a far one is not") {
   CHECK(nearest_word("glo", {"gloo", "nccl"}) == "gloo");
   CHECK(nearest_word("zebra", {"gloo", "nccl"}).empty());
+  CHECK(nearest_word("TopK", {"qsgd", "top-k"}) == "top-k");
+  CHECK(nearest_word("NCCL", {"gloo", "nccl"}) == "nccl");
   CHECK(edit_distance("kitten", "sitting") == 3);
 }
 

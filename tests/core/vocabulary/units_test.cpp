@@ -23,6 +23,8 @@ TEST_CASE("what is no size is refused with an example") {
     CHECK_THROWS_AS(parse_bytes(text), Error);
   }
   CHECK_THROWS_WITH(parse_bytes("4 apples"), Catch::Matchers::ContainsSubstring("64KiB"));
+  for (const char* text : {"16EiB", "1T", "2 PiB"})
+    CHECK_THROWS_WITH(parse_bytes(text), Catch::Matchers::ContainsSubstring("1024GiB"));
 }
 
 TEST_CASE("sizes are printed in the largest exact unit") {

@@ -81,6 +81,38 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
             "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
 }
 
+TEST_CASE("what no key can say is refused with what is nearest to it") {
+  const auto said = [](const std::string& text, const std::string& about) {
+    const auto refused = mistakes(text);
+    CAPTURE(refused);
+    CHECK(refused.find(about) != std::string::npos);
+    // Once, and with its place.
+    CHECK(refused.starts_with("demo.toml:"));
+    CHECK(refused.find('\n') == std::string::npos);
+  };
+  for (const auto& [line, nearest] : {std::pair{"op = [\"sum\", \"max\"]", "reductions are sums"},
+                                      {"warmup = 200", "write it under [protocol]"},
+                                      {"threads = 2", "more callers are more ranks"},
+                                      {"cold_cache = true", "a size beyond the caches"},
+                                      {"graph = 10", "call.graph = [0, 1] in [knobs.nccl]"}})
+    said(kGood + line + "\n", nearest);
+  said(kGood + "[protocol]\nmax_seconds = 600\n", "time_budget");
+  said(kGood + "[protocol]\nverify = \"last\"\n", "protocol.verify: expected true or false");
+  const std::string mine = kGood + "[profile.mine]\nextends = \"single-docker\"\n";
+  for (const auto& [line, nearest] :
+       {std::pair{"memory = \"64MiB\"", "MemoryMax"},
+        {"mtu = 576", "link_bits_per_s"},
+        {"image = \"other:latest\"", "from its own image"},
+        {"volumes = [\"/dev/null:/dev/shm/x\"]", "from its own image"},
+        {"hostname = \"localhost\"", "uts = \"host\""},
+        {"user = \"1000\"", "unknown sharing \"1000\"; known: "}})
+    said(mine + line + "\n", nearest);
+  said(kGood +
+           "[[work]]\ncollective = \"allreduce\"\n"
+           "size = { from = \"1MiB\", to = \"8MiB\", step = \"1MiB\" }\n",
+       "rises by a factor, not by steps");
+}
+
 TEST_CASE("mistakes come in the order of the file, those of --set behind them") {
   const auto text =
       mistakes("nmae = 1\n" + kGood + "[profile.cross-docker]\nipk = \"shared\"\n[knobs.gluo]\n",
@@ -229,6 +261,24 @@ TEST_CASE("knobs belong to a backend and a scope") {
             .starts_with("demo.toml:12:9: knobs.gloo.env.A: the text holds the control character"));
   CHECK(mistakes(kGood + "[knobs.gluu]\nenv.A = 1\n")
             .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
+}
+
+TEST_CASE("a knob's name may stand in quotes with its scope, as profiles write it") {
+  const auto experiment = parsed(kGood +
+                                 "[knobs.openmpi]\n\"mca.pml\" = [\"default\", \"ob1\"]\n"
+                                 "env.A = 1\n\"malloc.keep\" = true\n");
+  const auto& knobs = experiment.knobs.at(Backend::openmpi);
+  REQUIRE(knobs.size() == 3);
+  CHECK(knobs[0].name == "env.A");
+  CHECK(knobs[1].name == "malloc.keep");
+  CHECK(knobs[2].name == "mca.pml");
+  CHECK(knobs[2].values == std::vector<std::string>{"default", "ob1"});
+  CHECK(mistakes(kGood + "[knobs.gloo]\n\"mca.pml\" = \"ob1\"\n") ==
+        "demo.toml:12:13: mca parameters belong to Open MPI, not to gloo; use env or call");
+  CHECK(mistakes(kGood + "[knobs.openmpi]\nmca.btl = \"tcp\"\n\"mca.btl\" = \"self\"\n")
+            .find("mca.btl is given twice") != std::string::npos);
+  CHECK(mistakes(kGood + "[knobs.openmpi]\npml = \"ob1\"\n")
+            .starts_with("demo.toml:12:7: unknown key \"pml\" in [knobs.openmpi]; known: "));
 }
 
 TEST_CASE("an experiment in the settings' first spelling is that of today, with notes") {
