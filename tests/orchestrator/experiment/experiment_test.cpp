@@ -81,6 +81,29 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
             "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
 }
 
+TEST_CASE("settings of training that change nothing, or not what is meant, are told") {
+  const auto work = [](const std::string& settings) {
+    return kGood + "[[work]]\ntraining = \"bsp-a2a\"\nmodel = \"cnn\"\n" + settings;
+  };
+  CHECK(mistakes(work("compression = \"qsgd\"\ndensity = 0.1\n"))
+            .starts_with("demo.toml:15:11: density: belongs to compression = \"topk\""));
+  CHECK(mistakes(work("clip_each = 1\n"))
+            .starts_with("demo.toml:14:13: clip_each: belongs to compression = \"dgc\""));
+  // One of the codecs reads it: cells of the other are left to the plan.
+  CHECK(mistakes(work("compression = [\"qsgd\", \"topk\"]\ndensity = 0.1\n")).empty());
+  CHECK(mistakes(work("batch = true\n")) ==
+        "demo.toml:14:9: batch: true and false are no value of it: expected a number or a word in "
+        "quotes");
+  CHECK(mistakes(work("batch = [8, true]\n")).starts_with("demo.toml:14:9: batch: true and false"));
+  CHECK(mistakes(work("compression = \"threshold\"\nthreshold = 1e39\n"))
+            .starts_with("demo.toml:15:13: training: threshold = "));
+  CHECK(mistakes(work("compression = \"TopK\"\n")).ends_with("Did you mean \"topk\"?"));
+  CHECK(parsed(work("compression = \"topk\"\ndensity = 0.5\n")).notes.empty());
+  CHECK(parsed(work("compression = \"topk\"\ndensity = [0.1, 1]\n")).notes ==
+        std::vector<std::string>{"demo.toml:15:11: density = 1: topk sends a place with each "
+                                 "value, 2.0 times the bytes of plain gradients"});
+}
+
 TEST_CASE("what no key can say is refused with what is nearest to it") {
   const auto said = [](const std::string& text, const std::string& about) {
     const auto refused = mistakes(text);
