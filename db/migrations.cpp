@@ -136,7 +136,7 @@ void require_current(SQLite::Database& db, const std::string& path, const Schema
         ErrorKind::data,
         fmt::format(
             "database {}: its schema has version {}, this program reads {}; "
-            "`dynamiccl import {}` copies its runs into a database of today (--db NAME), and "
+            "`dynamiccl import {} --db OTHER.sqlite` copies its runs into a database of today, and "
             "`dynamiccl run FILE --db {}` brings it forward itself",
             path, version, set.version(), path, path));
   }

@@ -248,6 +248,15 @@ TEST_CASE("a server's waiting leaves the communication of steps that are stored"
   CHECK(Reader(path).query(parts).rows == now);
 }
 
+TEST_CASE("an older database says how its runs come into one of today") {
+  const ScratchFolder folder;
+  const auto path = folder.file("older.sqlite");
+  { const Store store(path); }
+  create(path, "PRAGMA user_version = 6");
+  CHECK_THROWS_WITH(Reader(path),
+                    ContainsSubstring("`dynamiccl import " + path + " --db OTHER.sqlite` copies"));
+}
+
 TEST_CASE("a newer database is refused and left untouched") {
   const ScratchFolder folder;
   const auto path = folder.file("newer.sqlite");
