@@ -25,13 +25,6 @@ namespace fs = std::filesystem;
 /// So many printed times are never all equal in two launches; fewer can be by chance.
 constexpr std::size_t kRowsThatTellACopy = 8;
 
-/// An id in the form of the others that is the same for the same import.
-std::string uuid_of(const std::string& what) {
-  const std::string digest = sha256_hex(what);
-  return fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
-                     digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
-}
-
 std::string time_of_file(const std::string& path) {
   std::error_code error;
   const auto written = fs::last_write_time(path, error);
@@ -403,34 +396,54 @@ std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
       for (const auto& warning : start.warnings)
         told.push_back(fmt::format("{}: {}", file.path, warning));
       if (!start.left_out.empty())
-        told.push_back(fmt::format("{}: {} left out, which have no equal here: {}", file.path,
-                                   start.left_out.size() == 1
-                                       ? "1 test is"
-                                       : fmt::format("{} tests are", start.left_out.size()),
-                                   join(start.left_out, ", ")));
+        told.push_back(fmt::format(
+            "{}: {} here: {}", file.path,
+            start.left_out.size() == 1
+                ? "1 test is left out, which has no equal"
+                : fmt::format("{} tests are left out, which have no equal", start.left_out.size()),
+            join(start.left_out, ", ")));
     }
-    const std::vector<ImportedFile> alone{file};
-    const auto starts = placed(alone, format, options);
-    std::map<std::string, std::vector<const PlacedStart*>> repeats;
-    for (const auto& start : starts)
-      repeats[fmt::format("{} {} {}", start.ranks, start.backend,
-                          join({start.operations.begin(), start.operations.end()}, "\n"))]
-          .push_back(&start);
-    for (const auto& [name, same] : repeats) {
-      if (same.size() < 2) continue;
+  }
+  const auto starts = placed(files, format, options);
+  std::map<std::string, std::vector<const PlacedStart*>> repeats;
+  std::map<std::string, std::set<std::string>> apart;
+  for (const auto& start : starts) {
+    repeats[fmt::format("{} {} {}", start.ranks, start.backend,
+                        join({start.operations.begin(), start.operations.end()}, "\n"))]
+        .push_back(&start);
+    for (const auto& [setting, value] : start.knobs) apart[setting].insert(value);
+  }
+  // Of one file, what is not meant to be repeats is; of several, what is meant to be is not.
+  if (files.size() > 1)
+    for (const auto& [setting, values] : apart)
+      told.push_back(
+          fmt::format("the files differ in {} ({}), so their starts are cells of their "
+                      "own, and no launches of one",
+                      setting, join({values.begin(), values.end()}, ", ")));
+  for (const auto& [name, same] : repeats) {
+    std::set<std::string> commands;
+    for (const auto* start : same) commands.insert(join(start->start->argv, " "));
+    if (commands.size() > 1)
+      told.push_back(
+          fmt::format("launches of one job are what was started as \"{}\", which is "
+                      "not the same command",
+                      join({commands.begin(), commands.end()}, "\" and \"")));
+    std::map<std::string, std::vector<const PlacedStart*>> by_file;
+    for (const auto* start : same) by_file[start->file->path].push_back(start);
+    for (const auto& [path, of_file] : by_file) {
+      if (of_file.size() < 2) continue;
       std::vector<std::string> where;
-      for (const auto* start : same)
+      for (const auto* start : of_file)
         where.push_back(start->start->banner.empty()
                             ? fmt::format("line {}", start->start->line)
                             : fmt::format("line {} below \"{}\"", start->start->line,
                                           start->start->banner.substr(0, 60)));
       told.push_back(fmt::format(
           "{}: {} starts of {} over {} ranks are taken for repeated launches of one job, as "
-          "nothing "
-          "that is read here tells them apart: {}. Import them as files of their own where they "
-          "are of different jobs",
-          file.path, same.size(), same.front()->start->rows.front().collective, same.front()->ranks,
-          join(where, "; ")));
+          "nothing that is read here tells them apart: {}. Import them as files of their own where "
+          "they are of different jobs",
+          path, of_file.size(), of_file.front()->start->rows.front().collective,
+          of_file.front()->ranks, join(where, "; ")));
     }
   }
   return told;
@@ -451,9 +464,9 @@ ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::s
   RunBuilder builder(options);
   builder.add(starts);
   ForeignRun run = builder.take();
-  run.run.id = uuid_of(fmt::format("{}{} {} {} {} {} {}", contents, format, options.environment,
-                                   starts.front().backend, options.operation, options.ranks,
-                                   name_of(options.aggregation)));
+  run.run.id = id_of_import(fmt::format(
+      "{}{} {} {} {} {} {}", contents, format, options.environment, starts.front().backend,
+      options.operation, options.ranks, name_of(options.aggregation)));
   const std::string& path = files.front().path;
   run.run.name = options.name.empty() ? fs::path(path).stem().string() : options.name;
   run.run.spec_path = path;

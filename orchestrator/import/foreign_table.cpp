@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
-#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -66,6 +66,30 @@ std::vector<std::string> operations_of_nccl_tests() {
 }
 
 std::string datatype_of(const std::string& name) { return translated(kTypes, name); }
+
+ForeignRow nccl_tests_row(const NcclTestsCell& cell, std::size_t groups) {
+  ForeignRow row;
+  row.collective = cell.collective;
+  row.size_bytes = cell.size_bytes;
+  row.datatype = datatype_of(cell.type);
+  row.in_place = cell.in_place;
+  if (cell.redop != "" && cell.redop != "sum" && cell.redop != "none")
+    row.knobs["redop"] = cell.redop;
+  if (cell.root != "" && cell.root != "-1" && cell.root != "0") row.knobs["root"] = cell.root;
+  if (groups > 1) row.knobs["groups"] = std::to_string(groups);
+  row.reported = {{"size", cell.size_bytes}, {"count", cell.count}};
+  for (const auto& [name, text] :
+       {std::pair{"type", cell.type}, {"redop", cell.redop}, {"root", cell.root}})
+    if (!text.empty()) row.reported[name] = text;
+  row.reported["in_place"] = cell.in_place;
+  return row;
+}
+
+std::string id_of_import(const std::string& text) {
+  const std::string digest = sha256_hex(text);
+  return fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
+                     digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+}
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
@@ -163,94 +187,12 @@ std::optional<bool> verdict_of(const std::string& word) {
   return std::nullopt;
 }
 
+bool says_failed(const std::string& word) { return lower_case(word).starts_with("fail"); }
+
 bool is_verdict_column(const std::string& title) {
   static const std::set<std::string> titles{"validation", "valid",  "check",   "status", "result",
                                             "verify",     "passed", "verdict", "correct"};
   return titles.contains(lower_case(title));
-}
-
-std::map<std::string, std::string> settings_in(const std::string& line) {
-  static constexpr std::array<std::string_view, 9> kPrefixes{
-      "NCCL_", "RCCL_", "OMPI_MCA_", "UCX_", "FI_", "MPICH_", "I_MPI_", "MV2_", "OMP_"};
-  std::map<std::string, std::string> settings;
-  const auto words = words_of(line);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string word = words[i];
-    if ((word == "--mca" || word == "-mca") && i + 2 < words.size())
-      settings[setting_text(SettingScope::mca, words[i + 1])] = words[i + 2];
-    if (word.starts_with("--export=")) word.erase(0, 9);
-    for (const auto& part : split(word, ',')) {
-      const auto equals = part.find('=');
-      if (equals == std::string::npos) continue;
-      if (std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                      [&](std::string_view prefix) { return part.starts_with(prefix); }))
-        settings[setting_text(SettingScope::env, part.substr(0, equals))] = part.substr(equals + 1);
-    }
-  }
-  return settings;
-}
-
-namespace {
-
-/// More than any job has.
-constexpr double kMostProcesses = 1e7;
-
-std::optional<int> process_count(const std::string& word) {
-  const auto value = number_of(word);
-  if (!value || *value < 1 || *value > kMostProcesses || *value != std::floor(*value))
-    return std::nullopt;
-  return static_cast<int>(*value);
-}
-
-/// The value of an option among words: "-np 2", "--ntasks=2", "-n2".
-std::optional<int> option_in(const std::vector<std::string>& words,
-                             std::initializer_list<std::string_view> names) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    for (const auto name : names) {
-      if (words[i] == name && i + 1 < words.size()) {
-        if (const auto value = process_count(words[i + 1])) return value;
-      } else if (words[i].starts_with(std::string(name) + "=")) {
-        if (const auto value = process_count(words[i].substr(name.size() + 1))) return value;
-      } else if (name.size() == 2 && words[i].size() > 2 && words[i].starts_with(name)) {
-        if (const auto value = process_count(words[i].substr(2))) return value;
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<int> processes_in(const std::string& line) {
-  static const std::set<std::string> launchers{"mpirun",  "mpiexec", "mpiexec.hydra", "mpirun_rsh",
-                                               "orterun", "prun",    "prterun",       "srun",
-                                               "ibrun",   "aprun",   "jsrun",         "flux"};
-  const auto words = words_of(line);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto slash = words[i].rfind('/');
-    const auto name = slash == std::string::npos ? words[i] : words[i].substr(slash + 1);
-    if (!launchers.contains(name)) continue;
-    const std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                                        words.end());
-    if (const auto all = option_in(rest, {"-np", "--np", "--ntasks", "-n"})) return all;
-    const auto nodes = option_in(rest, {"-N", "--nodes"});
-    const auto each = option_in(rest, {"--ntasks-per-node", "-ppn", "--npernode"});
-    if (nodes && each) return *nodes * *each;
-    return std::nullopt;
-  }
-  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-    const auto name = lower_case(words[i]);
-    for (const std::string_view count : {"nprocs", "np", "ntasks", "#processes"}) {
-      if (name != std::string(count) + ":" && name != std::string(count) + "=" &&
-          !(name == count && (words[i + 1] == "=" || words[i + 1] == ":")))
-        continue;
-      auto value = words[name == count && i + 2 < words.size() ? i + 2 : i + 1];
-      while (!value.empty() && std::isdigit(static_cast<unsigned char>(value.back())) == 0)
-        value.pop_back();
-      if (const auto found = process_count(value)) return found;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace dynamiccl

@@ -81,6 +81,24 @@ std::vector<ForeignStart> read_nccl_tests_json(const std::string& text, const st
 std::vector<ForeignStart> read_osu_text(const std::string& text, const std::string& path,
                                         const ImportOptions& options);
 
+/// What nccl-tests says of a row, in text and JSON, besides its figures.
+struct NcclTestsCell {
+  std::string collective;
+  std::uint64_t size_bytes;
+  nlohmann::ordered_json count;  ///< null = it does not say
+  std::string type;
+  std::string redop;
+  std::string root;
+  bool in_place;
+};
+
+/// A row without its times. Knobs are reduction and root where they are not the usual, and how many
+/// groups of ranks were measured beside each other where there was more than one.
+ForeignRow nccl_tests_row(const NcclTestsCell& cell, std::size_t groups);
+
+/// An id in the form of the others that is the same for the same text.
+std::string id_of_import(const std::string& text);
+
 /// Our name of a collective as nccl-tests spells its programs ("all_reduce_perf"); else the name
 /// without "_perf".
 std::string collective_of_program(const std::string& program);
@@ -107,7 +125,7 @@ std::optional<double> number_of(const std::string& word);
 std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std::string& path,
                                     std::string_view expected);
 
-/// Also of those within.
+/// A text without its blanks, also those within.
 std::string without_blanks(std::string text);
 
 /// A heading that names a column twice, in whatever case and with whatever blanks: whose figure is
@@ -130,15 +148,10 @@ double positive_of(const std::string& word, const std::string& where, std::strin
 double resolution_of(const std::string& word);
 /// What a word in a column of verdicts says: PASS, ok, FAIL, ...; nullopt for anything else.
 std::optional<bool> verdict_of(const std::string& word);
-/// True for the title of such a column: "Validation", "check", "status".
+/// True for FAIL and FAILED, which say it in whatever column they stand.
+bool says_failed(const std::string& word);
+/// True for the title of a column of verdicts: "Validation", "check", "status".
 bool is_verdict_column(const std::string& title);
-
-/// Settings of libraries that a line between tables makes, as `export NCCL_ALGO=Ring` or
-/// `mpirun -x UCX_TLS=tcp`: "env.NAME" to value.
-std::map<std::string, std::string> settings_in(const std::string& line);
-/// Processes that a command line of a launcher starts (`mpirun -np 2 ...`), or that a line names
-/// (`nprocs: 2`); nullopt for other lines.
-std::optional<int> processes_in(const std::string& line);
 
 /// Why figures of nccl-tests cannot be those of the collective over so many ranks; "" = they can.
 std::string contradiction(const ForeignRow& row, int ranks);

@@ -14,6 +14,7 @@
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/log_parts.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -27,64 +28,6 @@ bool is_blank(char letter) { return letter == ' ' || letter == '\t'; }
 std::size_t line_of(std::string_view text, std::size_t place) {
   return 1 + static_cast<std::size_t>(
                  std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(place), '\n'));
-}
-
-void append_utf8(std::string& text, std::uint32_t code) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    text += static_cast<char>(0xC0 | (code >> 6));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    text += static_cast<char>(0xE0 | (code >> 12));
-    text += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    text += static_cast<char>(0xF0 | (code >> 18));
-    text += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    text += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    text += static_cast<char>(0x80 | (code & 0x3F));
-  }
-}
-
-/// What PowerShell writes with ">".
-std::string from_utf16(std::string_view bytes, bool big_endian) {
-  const auto unit = [&](std::size_t at) {
-    const auto first = static_cast<unsigned char>(bytes[at]);
-    const auto second = static_cast<unsigned char>(bytes[at + 1]);
-    return static_cast<std::uint32_t>(big_endian ? first << 8 | second : second << 8 | first);
-  };
-  std::string text;
-  for (std::size_t at = 0; at + 1 < bytes.size(); at += 2) {
-    std::uint32_t code = unit(at);
-    const bool high = code >= 0xD800 && code < 0xDC00;
-    const std::uint32_t low = high && at + 3 < bytes.size() ? unit(at + 2) : 0;
-    if (low >= 0xDC00 && low < 0xE000) {
-      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-      at += 2;
-    } else if (code >= 0xD800 && code < 0xE000) {
-      code = 0xFFFD;
-    }
-    append_utf8(text, code);
-  }
-  return text;
-}
-
-/// Bytes of the character that begins at `at`; 0 where none does.
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xC2 && first < 0xE0   ? 2
-                             : first >= 0xE0 && first < 0xF0 ? 3
-                             : first >= 0xF0 && first < 0xF5 ? 4
-                                                             : 0;
-  if (length == 0 || at + length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((static_cast<unsigned char>(text[at + i]) & 0xC0) != 0x80) return 0;
-  const auto second = static_cast<unsigned char>(text[at + 1]);
-  const bool too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool none = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
-  return too_long || none ? 0 : length;
 }
 
 /// Colours and cursor movements of terminals.
@@ -164,7 +107,7 @@ std::string unwrapped(const std::string& line) {
     if (found == object.end() || !found->is_string()) continue;
     auto text = found->get<std::string>();
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-    return text.find('\n') == std::string::npos ? without_escapes(text) : line;
+    return text.find('\n') == std::string::npos ? unwrapped(without_escapes(text)) : line;
   }
   return line;
 }
@@ -280,22 +223,6 @@ std::size_t place_behind(const Frame& frame, std::string_view line, std::string&
   return at;
 }
 
-/// Ends that quoting leaves: `",`, `'`, `\n'`.
-std::string without_quotes_behind(std::string line) {
-  for (bool again = true; again && !line.empty();) {
-    again = false;
-    if (std::string_view("\"',;").find(line.back()) != std::string_view::npos) {
-      line.pop_back();
-      again = true;
-    } else if (line.size() > 1 && line[line.size() - 2] == '\\' &&
-               std::string_view("nrt").find(line.back()) != std::string_view::npos) {
-      line.resize(line.size() - 2);
-      again = true;
-    }
-  }
-  return line;
-}
-
 struct TaggedLine {
   std::size_t number = 0;
   std::string text;
@@ -306,14 +233,22 @@ struct TaggedLine {
 std::vector<TaggedLine> tagged_lines(const std::string& text, const std::string& path) {
   std::vector<TaggedLine> lines;
   std::size_t number = 0;
+  bool within = false;    // a document has been read
+  bool by_lines = false;  // and stands here once more
   for (const auto& physical : split(text, '\n')) {
     ++number;
-    if (physical.size() > kLongestLine)
+    by_lines = by_lines ? !trim(physical).starts_with(']')
+                        : within && trim(physical).starts_with("\"stdout_lines\": [");
+    if (by_lines) continue;
+    auto parts = lines_within(physical);
+    within = within || !parts.empty();
+    if (parts.empty()) parts = split(physical, '\r');
+    if (parts.size() == 1 && physical.size() > kLongestLine)
       throw Error(ErrorKind::data,
                   fmt::format("{}:{}: a line of {} characters is no line of a table; take it out, "
                               "or import the program's own output",
                               path, number, physical.size()));
-    for (const auto& part : split(physical, '\r')) {
+    for (const auto& part : parts) {
       if (part.empty() && physical.size() > 1) continue;
       auto tagged = without_tags(unwrapped(without_escapes(part)));
       lines.push_back({number, std::move(tagged.text), std::move(tagged.tag), ""});
@@ -416,37 +351,21 @@ std::string decoded_text(const std::string& bytes, const std::string& path) {
     if (bytes.starts_with(magic))
       throw Error(ErrorKind::data, fmt::format("{}: is compressed; unpack it first: {} {}", path,
                                                program, shell_quote(path)));
-  std::string text = bytes;
-  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
-    text = from_utf16(std::string_view(bytes).substr(2), bytes[0] == '\xFE');
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-  for (std::size_t at = 0; at < text.size();) {
-    const auto length = utf8_length(text, at);
-    if (length == 0 || text[at] == '\0')
-      throw Error(ErrorKind::data,
-                  fmt::format("{}:{}: holds a byte 0x{:02X} that is no UTF-8 text; convert the "
-                              "file first, as by: iconv -f WINDOWS-1252 -t UTF-8",
-                              path, line_of(text, at), static_cast<unsigned char>(text[at])));
-    at += length;
-  }
+  const bool wide = bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF");
+  const char* encoding = !wide ? "UTF-8" : bytes[0] == '\xFE' ? "UTF-16BE" : "UTF-16LE";
+  const std::size_t mark = wide ? 2 : bytes.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  std::size_t bad = std::string::npos;
+  std::string text = utf8_from(std::string_view(bytes).substr(mark), encoding, bad);
+  if (bad != std::string::npos)
+    throw Error(ErrorKind::data,
+                fmt::format("{}:{}: holds a byte 0x{:02X} that is no UTF-8 text; convert the file "
+                            "first, as by: iconv -f WINDOWS-1252 -t UTF-8",
+                            path, line_of(text, text.size()),
+                            static_cast<unsigned char>(bytes[mark + bad])));
   // Web pages have blanks that do not break.
   for (auto at = text.find("\xC2\xA0"); at != std::string::npos; at = text.find("\xC2\xA0", at))
     text.replace(at, 2, " ");
   return text;
-}
-
-std::size_t heading_place(std::string_view line) {
-  for (auto at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
-    const auto rest = line.substr(at);
-    if (rest.starts_with("#bytes ") || rest.starts_with("#repetitions ")) return at;
-    // The Intel MPI Benchmarks' second column; every heading of theirs begins with another.
-    if (rest.starts_with("#wrong")) break;
-    const auto words = words_of(std::string(rest.substr(1, 160)));
-    if (words.size() < 2) continue;
-    if (words[0] == "size" && words[1] == "count") return at;
-    if (words[0] == "Size") return at;
-  }
-  return std::string_view::npos;
 }
 
 std::vector<LogLine> log_lines(const std::string& text, const std::string& path) {
@@ -454,9 +373,14 @@ std::vector<LogLine> log_lines(const std::string& text, const std::string& path)
   const auto frames = frames_of(lines);
   for (auto& line : lines) take_off(line, frames);
   refuse_mixed_sources(lines, path);
+  std::map<std::string, std::vector<std::string*>> by_tag;
+  for (auto& line : lines) by_tag[line.tag].push_back(&line.text);
+  for (auto& [tag, texts] : by_tag) mend_rows(texts);
+  CellTable cells;
   std::vector<LogLine> cleaned;
   cleaned.reserve(lines.size());
   for (auto& line : lines) {
+    line.text = cells.read(line.text);
     while (!line.text.empty() && is_blank(line.text.back())) line.text.pop_back();
     cleaned.push_back({line.number, std::move(line.text)});
   }

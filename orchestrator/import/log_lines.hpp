@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace dynamiccl {
@@ -23,9 +22,5 @@ std::string decoded_text(const std::string& bytes, const std::string& path);
 /// @throws Error(data) with file:line for a line longer than any program prints, and when several
 /// programs that do not know each other wrote into each other's tables
 std::vector<LogLine> log_lines(const std::string& text, const std::string& path);
-
-/// Where the heading of a table begins in a line: at the '#' of nccl-tests, OSU and the Intel MPI
-/// Benchmarks; npos where there is none.
-std::size_t heading_place(std::string_view line);
 
 }  // namespace dynamiccl

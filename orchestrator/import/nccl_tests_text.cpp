@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,9 +12,9 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
+#include "orchestrator/import/launch_lines.hpp"
 #include "orchestrator/import/log_lines.hpp"
 #include "orchestrator/import/nccl_row.hpp"
-#include "orchestrator/import/nccl_tests_text.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -21,6 +23,10 @@ using nlohmann::ordered_json;
 
 /// More than any job has; what is multiplied from two of them is still a number.
 constexpr std::uint64_t kMostRanks = 1'000'000'000;
+
+/// nccl-tests prints at most 2,047 bytes of the list of one process; from here on the line of one
+/// more rank may not have fitted.
+constexpr std::size_t kLongProcess = 1900;
 
 /// The digits behind `key` in a line; nullopt where there are none.
 std::optional<std::string> digits_behind(const std::string& line, std::string_view key,
@@ -53,26 +59,42 @@ struct RankLine {
 
 /// "#  Rank  0 Group  0 Pid  41210 on      node1 device  0 [0000:1b:00] NVIDIA H200"
 std::optional<RankLine> rank_line(const std::string& line) {
-  const auto words = words_of(line.substr(1));
-  std::size_t at = 0;
-  const auto take = [&](std::string_view word) {
-    if (at >= words.size() || words[at] != word) return false;
-    ++at;
-    return true;
-  };
-  const auto value = [&] { return at < words.size() ? words[at++] : std::string(); };
-  RankLine found;
-  if (!take("Rank")) return std::nullopt;
-  found.rank = value();
-  if (take("Group")) found.group = value();
-  if (!take("Pid")) return std::nullopt;
-  found.pid = value();
-  if (!take("on")) return std::nullopt;
-  found.host = value();
-  if (!take("device")) return std::nullopt;
+  std::array<char, 32> rank{};
+  std::array<char, 32> group{};
+  std::array<char, 32> pid{};
+  std::array<char, 256> host{};
+  int end = 0;
+  std::sscanf(line.c_str(), "# Rank %31s Group %31s Pid %31s on %255s device%n", rank.data(),
+              group.data(), pid.data(), host.data(), &end);
+  if (end == 0) {
+    group = {};
+    std::sscanf(line.c_str(), "# Rank %31s Pid %31s on %255s device%n", rank.data(), pid.data(),
+                host.data(), &end);
+  }
+  if (end == 0) return std::nullopt;
   const auto close = line.find(']');
-  if (close != std::string::npos) found.device = trim(line.substr(close + 1));
-  return found;
+  return RankLine{rank.data(), group.data(), pid.data(), host.data(),
+                  close == std::string::npos ? "" : std::string(trim(line.substr(close + 1)))};
+}
+
+/// The largest difference for each rank beyond the first that nccl-tests lets pass, as long as it
+/// had a column "error"; nullopt = not known.
+std::optional<double> most_error(const std::string& datatype) {
+  if (datatype == "float16" || datatype == "bfloat16") return 1e-2;
+  if (datatype == "float32") return 1e-5;
+  if (datatype == "float64") return 1e-12;
+  return datatype.find("int") != std::string::npos || datatype == "char" ? std::optional(0.0)
+                                                                         : std::nullopt;
+}
+
+/// True for a column that counts what is wrong: "#wrong", "#bitdiff".
+bool counts_faults(const std::string& column) {
+  static constexpr std::array<std::string_view, 5> kFaults{"wrong", "diff", "err", "mismatch",
+                                                           "fail"};
+  return column.starts_with('#') &&
+         std::any_of(kFaults.begin(), kFaults.end(), [&](std::string_view fault) {
+           return column.find(fault) != std::string::npos;
+         });
 }
 
 /// What shows, while a start is read, how many programs wrote it and which ranks it has.
@@ -82,11 +104,17 @@ struct Signs {
   std::size_t ends = 0;                              ///< lines "Avg bus bandwidth"
   std::size_t separate_from = 0;                     ///< line that shows a second program; 0 = none
   std::map<std::pair<int, int>, std::size_t> ranks;  ///< how often (group, rank) is listed
-  std::set<std::pair<std::string, std::string>> processes;  ///< (host, process id)
+  /// Bytes of the lines that list the ranks of a (host, process id).
+  std::map<std::pair<std::string, std::string>, std::size_t> processes;
+  bool cut_rank = false;  ///< a line of a rank lacks its end
   std::size_t last_rank_line = 0;
   std::size_t left_out_line = 0;  ///< of dots between the ranks; 0 = none
   std::optional<int> measured_group;
   std::vector<std::string> keys;  ///< of the rows of one direction, in order
+  std::size_t empty_rows = 0;     ///< of 0 bytes
+  std::size_t empty_line = 0;     ///< of the first of them
+  std::string failed;             ///< verdicts below the rows that say so, as printed
+  double failed_count = 0;        ///< what they count
 };
 
 /// Reads one file's text line by line.
@@ -101,6 +129,11 @@ class TextReader {
       read_line(line.text);
     }
     if (!starts_.empty()) finish_start();
+    if (!starts_.empty() && std::all_of(starts_.begin(), starts_.end(), [](const auto& start) {
+          return start.rows.empty() && !start.warnings.empty();
+        }))
+      throw Error(ErrorKind::data,
+                  path_ + ": " + join(starts_.back().warnings, "; ") + ", and there are no others");
     return with_rows(std::move(starts_), path_,
                      "nccl-tests: a heading \"# size count type ... time algbw busbw\" and rows of "
                      "numbers below it");
@@ -118,11 +151,8 @@ class TextReader {
       starts_.back().source["suite"] = "rccl-tests";
       starts_.back().source["version"] = word_behind(text, "Version");
     } else {
-      banner_ = text;
-      for (auto& [name, value] : settings_in(text)) {
-        if (text.starts_with("export ")) exported_[name] = value;
-        settings_[name] = value;
-      }
+      if (text.starts_with("Out of bounds") && !starts_.empty()) read_verdict("# " + text);
+      launch_.read(text, line_);
     }
   }
 
@@ -131,6 +161,11 @@ class TextReader {
     if (starts_.empty() || (signs_.ends > 0 && !starts_.back().rows.empty())) begin();
     if (signs_.headings++ > 0) note_separate();
     heading_ = NcclHeading(text, line.find('#'));
+    if (heading_.times().size() > 2)
+      refuse(
+          fmt::format("the heading has {} columns of times, and a table has one or two: "
+                      "out of place and in place; correct the heading",
+                      heading_.times().size()));
   }
 
   void begin() {
@@ -138,8 +173,8 @@ class TextReader {
     starts_.emplace_back();
     auto& start = starts_.back();
     start.line = line_;
-    start.settings = std::exchange(settings_, exported_);
-    start.banner = std::exchange(banner_, "");
+    launch_.begin(start);
+    launch_ranks_ = launch_.processes();
     heading_ = {};
     signs_ = {};
   }
@@ -163,8 +198,12 @@ class TextReader {
       if (starts_.empty() || !starts_.back().rows.empty() || signs_.configs > 0) begin();
       read_config(line);
     } else if (const auto rank = rank_line(line)) {
-      if (starts_.empty()) begin();
-      read_rank(*rank);
+      // Below a finished table a list of ranks is the next one's.
+      if (starts_.empty() || (signs_.ends > 0 && !starts_.back().rows.empty())) begin();
+      signs_.cut_rank = signs_.cut_rank || line.ends_with("...");
+      read_rank(*rank, line.size() + 1);
+    } else if (trim(line.substr(1)).starts_with("Rank ")) {
+      signs_.cut_rank = true;
     } else if (!starts_.empty()) {
       read_verdict(line);
     }
@@ -172,10 +211,16 @@ class TextReader {
 
   void read_verdict(const std::string& line) {
     auto& start = starts_.back();
-    const auto words = words_of(line.substr(std::min(line.find(':'), line.size() - 1) + 1));
-    if (line.find("Blocking Enabled") != std::string::npos) {
-      start.source["blocking"] = true;
-      start.settings["blocking"] = "1";
+    const auto colon = std::min(line.find(':'), line.size() - 1);
+    const auto name = std::string(trim(line.substr(1, colon - 1)));
+    const auto words = words_of(line.substr(colon + 1));
+    if (const auto units = words_of(line.substr(1));
+        signs_.headings > 0 && !units.empty() && units[0].starts_with('(')) {
+      check_units(units);
+    } else if (name.ends_with(" Enabled") || name == "Per-Iteration Report" ||
+               name == "Bitwise Repeatability") {
+      if (name.starts_with("Blocking")) start.source["blocking"] = true;
+      start.settings[lower_case(name.substr(0, name.find(" Enabled")))] = join(words, " ");
     } else if (line.find("Avg bus bandwidth") != std::string::npos) {
       if (words.empty() || !number_of(words[0])) return;
       const double average = *number_of(words[0]);
@@ -185,14 +230,26 @@ class TextReader {
         start.warnings.push_back(fmt::format(
             "its average bus bandwidth FAILED against the least that it was asked for (line {})",
             line_));
-    } else if (line.find("Out of bounds values") != std::string::npos) {
-      for (const auto& word : words)
-        if (verdict_of(word) == false) failed_verdict_ = join(words, " ");
-      if (!words.empty()) failed_count_ = number_of(words[0]).value_or(0);
+    } else if (!start.rows.empty() && !words.empty() &&
+               says_failed(words[number_of(words[0]) && words.size() > 1 ? 1 : 0])) {
+      signs_.failed += (signs_.failed.empty() ? "" : "; ") + name + " : " + join(words, " ");
+      signs_.failed_count += std::max(0.0, number_of(words[0]).value_or(0));
     } else if (!words_of(line.substr(1)).empty() &&
                line.find_first_not_of("#. \t") == std::string::npos) {
       signs_.left_out_line = line_;
     }
+  }
+
+  /// "(B) (elements) (us) (GB/s)" below the heading.
+  void check_units(const std::vector<std::string>& units) const {
+    static const std::set<std::string> known{"(B)",  "(bytes)", "(elements)",
+                                             "(us)", "(GB/s)",  "(%)"};
+    for (const auto& unit : units)
+      if (unit.starts_with('(') && !known.contains(unit))
+        refuse(
+            fmt::format("sizes are in (B), times in (us) and bandwidths in (GB/s); "
+                        "found the unit \"{}\"",
+                        unit));
   }
 
   void read_config(const std::string& line) {
@@ -228,7 +285,7 @@ class TextReader {
     start.ranks_of_one_process = true;
   }
 
-  void read_rank(const RankLine& line) {
+  void read_rank(const RankLine& line, std::size_t bytes) {
     auto& start = starts_.back();
     const int rank = count_at(line.rank, "rank");
     const int group = line.group.empty() ? 0 : count_at(line.group, "group of the rank");
@@ -241,12 +298,16 @@ class TextReader {
     // is measured. Its number need not be 0.
     if (!signs_.measured_group) signs_.measured_group = group;
     if (signs_.ranks[{group, rank}]++ > 0) note_separate();
-    signs_.processes.insert({line.host, line.pid});
+    signs_.processes[{line.host, line.pid}] += bytes;
     signs_.last_rank_line = line_;
     start.ranks_of_one_process = false;
   }
 
   [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(ErrorKind::data, here() + ": " + why);
+  }
 
   [[nodiscard]] int count_at(const std::optional<std::string>& word, std::string_view what) const {
     return static_cast<int>(count_of(word.value_or(""), here(), what, kMostRanks));
@@ -258,30 +319,43 @@ class TextReader {
     return found.size();
   }
 
-  /// The ranks of the measured group. Lists are shortened by hand: the highest number counts.
+  /// The ranks of the measured group. Lists are shortened by hand, where the highest number counts,
+  /// and by the program itself, where each process has as many as it was started with.
   void settle_ranks() {
     auto& start = starts_.back();
-    if (signs_.ranks.empty()) return;
+    // Both come from the text: their product need not fit an int.
+    const std::int64_t each = start.source.value("threads", std::int64_t{1}) *
+                              start.source.value("gpus_per_thread", std::int64_t{1});
+    if (signs_.ranks.empty()) {
+      if (!launch_ranks_) return;
+      start.ranks = static_cast<int>(std::min<std::int64_t>(each * *launch_ranks_, kMostRanks));
+      start.ranks_of_one_process = false;
+      return;
+    }
     int listed = 0;
     int highest = 0;
     for (const auto& [rank, times] : signs_.ranks) {
       if (rank.first == signs_.measured_group) ++listed;
       highest = std::max(highest, rank.second);
     }
-    const bool all_listed = static_cast<std::size_t>(highest) + 1 == signs_.ranks.size();
-    const bool open_end = signs_.left_out_line > signs_.last_rank_line;
-    if (all_listed && !open_end) {
+    const auto in_lines = static_cast<std::int64_t>(signs_.ranks.size());
+    const bool cut = signs_.cut_rank ||
+                     std::any_of(signs_.processes.begin(), signs_.processes.end(),
+                                 [](const auto& process) { return process.second > kLongProcess; });
+    const auto by_processes =
+        cut ? static_cast<std::int64_t>(signs_.processes.size()) * each : in_lines;
+    const bool open_end = signs_.left_out_line > signs_.last_rank_line && !cut;
+    if (highest + 1 == in_lines && in_lines == by_processes && !open_end) {
       start.ranks = listed;
       return;
     }
-    // Both come from the text: their product need not fit an int.
-    const std::int64_t each = start.source.value("threads", std::int64_t{1}) *
-                              start.source.value("gpus_per_thread", std::int64_t{1});
-    if (open_end || groups() > 1 || (each > 0 && (highest + 1) % each != 0)) {
+    const auto all = std::max<std::int64_t>(highest + 1, by_processes);
+    if (open_end || groups() > 1 || each == 0 || all % each != 0 ||
+        all > static_cast<std::int64_t>(kMostRanks)) {
       start.ranks.reset();
       return;
     }
-    start.ranks = highest + 1;
+    start.ranks = static_cast<int>(all);
     start.source["ranks_listed"] = listed;
   }
 
@@ -307,11 +381,14 @@ class TextReader {
     if (signs_.separate_from > 0 && !start.rows.empty()) refuse_separate();
     settle_ranks();
     note_end(start);
+    judge_errors(start);
     apply_verdict(start);
+    if (signs_.empty_rows > 0)
+      start.warnings.push_back(
+          fmt::format("rows of 0 bytes move nothing and are left out: {}, from line {} on",
+                      signs_.empty_rows, signs_.empty_line));
     if (const auto library = start.source.find("nccl_library"); library != start.source.end())
       start.settings["nccl_library"] = library->get<std::string>();
-    failed_verdict_.clear();
-    failed_count_ = 0;
   }
 
   [[noreturn]] void refuse_separate() const {
@@ -338,18 +415,39 @@ class TextReader {
         start.rows.back().size_bytes, asked);
   }
 
+  /// Before "#wrong" there was "error", the largest difference, which the program held against a
+  /// limit that grew with the ranks. What it prints has one digit: where it says that something
+  /// failed, a difference at the limit is beyond it.
+  void judge_errors(ForeignStart& start) const {
+    const double others = std::max(1, start.ranks.value_or(options_.ranks) - 1);
+    for (auto& row : start.rows) {
+      const auto error = row.reported.find("error");
+      const auto most = most_error(row.datatype);
+      if (!most || error == row.reported.end() || !error->is_number()) continue;
+      const double limit = *most * others;
+      const auto difference = error->get<double>();
+      if (difference < limit || (difference == limit && (limit == 0 || signs_.failed.empty())))
+        continue;
+      row.wrong = 1;
+      row.wrong_reason = fmt::format("its column error says {:.3g}, more than the {:.3g} of {}",
+                                     difference, limit, row.datatype);
+    }
+  }
+
   /// The program's own verdict: where the rows do not say which of them it means, it is of all.
   void apply_verdict(ForeignStart& start) const {
-    if (failed_verdict_.empty()) return;
+    if (signs_.failed.empty()) return;
     double counted = 0;
-    for (const auto& row : start.rows)
-      if (row.wrong_reason.empty()) counted += static_cast<double>(row.wrong.value_or(0));
-    if (counted > 0 && counted >= failed_count_) return;
+    for (const auto& row : start.rows) {
+      // A column that judges names every row that failed; the verdict counts them by thread.
+      if (!row.wrong_reason.empty()) return;
+      counted += static_cast<double>(row.wrong.value_or(0));
+    }
+    if (counted > 0 && counted >= signs_.failed_count) return;
     for (auto& row : start.rows) {
       if (row.wrong.value_or(0) > 0) continue;
       row.wrong = 1;
-      row.wrong_reason =
-          "the program's own verdict says \"Out of bounds values : " + failed_verdict_ + "\"";
+      row.wrong_reason = "the program's own verdict says \"" + signs_.failed + "\"";
     }
   }
 
@@ -370,14 +468,21 @@ class TextReader {
     const auto values = heading_.values(line);
     if (values.empty()) {
       const auto words = words_of(line);
-      throw Error(ErrorKind::data,
-                  fmt::format("{}: a row of {} values under a heading of {}: {}", here(),
-                              words.size(), heading_.columns().size(), join(words, " ")));
+      refuse(fmt::format("a row of {} values under a heading of {}: {}", words.size(),
+                         heading_.columns().size(), join(words, " ")));
     }
     signs_.headings = 0;
+    if (count_of(column(values, "size"), here(), "size in bytes") == 0) {
+      if (signs_.empty_rows++ == 0) signs_.empty_line = line_;
+      return;
+    }
     signs_.keys.push_back(column(values, "size") + " " + column(values, "type") + " " +
                           column(values, "redop") + " " + column(values, "root"));
     const auto times = heading_.times();
+    if (std::none_of(times.begin(), times.end(),
+                     [&](std::size_t time) { return values[time].has_value(); }))
+      refuse(fmt::format("a row without a time, as if it were cut off: {}",
+                         join(words_of(line), " ")));
     for (std::size_t direction = 0; direction < times.size(); ++direction)
       add_row(values, times[direction], direction == 1);
     if (heading_.columns()[times.front()] == "cputime") starts_.back().settings["clock"] = "cpu";
@@ -388,39 +493,41 @@ class TextReader {
     const auto count = count_of(column(values, "count"), here(), "count of elements");
     // The operation has no such direction; a replayed trace leaves it blank.
     if (!values[from] || *values[from] == "N/A") return;
-    ForeignRow row;
-    row.collective = operation();
-    row.size_bytes = size;
-    row.datatype = datatype_of(column(values, "type"));
-    row.in_place = in_place;
-    row.knobs = nccl_tests_knobs(column(values, "redop"), column(values, "root"), groups());
+    auto row = nccl_tests_row({operation(), size, count, column(values, "type"),
+                               column(values, "redop"), column(values, "root"), in_place},
+                              groups());
     row.time_us = positive_of(*values[from], here(), "time in microseconds");
     row.resolution_us = resolution_of(*values[from]);
-    row.reported = {{"size", size}, {"count", count}};
-    for (const char* name : {"type", "redop", "root"}) {
-      if (const auto text = column(values, name); !text.empty()) row.reported[name] = text;
-    }
-    row.reported["in_place"] = in_place;
     add_figures(row, values, from);
     starts_.back().rows.push_back(std::move(row));
   }
 
-  /// The values of a row under the heading's names from column `from` up to the next time.
+  /// The values of a row under the heading's names from column `from` up to the next time, and of
+  /// columns that the whole row has once, behind both times.
   void add_figures(ForeignRow& row, const Values& values, std::size_t from) const {
     const auto& columns = heading_.columns();
     const auto times = heading_.times();
     for (std::size_t i = from; i < columns.size(); ++i) {
-      if (i > from && std::find(times.begin(), times.end(), i) != times.end()) break;
       if (columns[i] == "timestamp") break;
-      if (!values[i]) continue;
+      const auto next = std::find_if(times.begin(), times.end(),
+                                     [&](std::size_t time) { return time > from && time <= i; });
+      const bool of_row =
+          i > times.back() && std::count(columns.begin(), columns.end(), columns[i]) == 1;
+      if (!values[i] || (next != times.end() && !of_row)) continue;
       if (const auto number = number_of(*values[i])) {
         row.reported[columns[i]] = *number;
       } else {
         row.reported[columns[i]] = *values[i] == "N/A" ? ordered_json() : ordered_json(*values[i]);
       }
-      // Before "#wrong" there was "error": the largest difference, not a count.
-      if (columns[i] == "#wrong") row.wrong = wrong_of(*values[i], here());
-      if (is_verdict_column(columns[i])) note_column_verdict(row, columns[i], *values[i]);
+      if (counts_faults(columns[i])) {
+        const auto wrong = wrong_of(*values[i], here());
+        if (!wrong) continue;
+        row.wrong = row.wrong.value_or(0) + *wrong;
+        if (*wrong > 0 && columns[i] != "#wrong")
+          row.wrong_reason = fmt::format("its column {} counts {}", columns[i], *values[i]);
+      } else if (is_verdict_column(columns[i]) || says_failed(*values[i])) {
+        note_column_verdict(row, columns[i], *values[i]);
+      }
     }
   }
 
@@ -428,9 +535,7 @@ class TextReader {
                            const std::string& word) const {
     const auto good = verdict_of(word);
     if (!good)
-      throw Error(ErrorKind::data,
-                  fmt::format("{}: the column {} has to say PASS or FAIL; found \"{}\"", here(),
-                              title, word));
+      refuse(fmt::format("the column {} has to say PASS or FAIL; found \"{}\"", title, word));
     if (!row.wrong) row.wrong = 0;
     if (*good) return;
     row.wrong = std::max<std::uint64_t>(1, *row.wrong);
@@ -442,24 +547,12 @@ class TextReader {
   std::size_t line_ = 0;
   NcclHeading heading_;
   Signs signs_;
-  std::string failed_verdict_;  ///< of the current start, as printed
-  double failed_count_ = 0;
-  std::string banner_;
-  std::map<std::string, std::string> settings_;  ///< of lines since the start before
-  std::map<std::string, std::string> exported_;  ///< hold for all that follow
+  LaunchLines launch_;
+  std::optional<int> launch_ranks_;  ///< processes of the launcher of the current start
   std::vector<ForeignStart> starts_;
 };
 
 }  // namespace
-
-std::map<std::string, std::string> nccl_tests_knobs(const std::string& redop,
-                                                    const std::string& root, std::size_t groups) {
-  std::map<std::string, std::string> knobs;
-  if (!redop.empty() && redop != "sum" && redop != "none") knobs["redop"] = redop;
-  if (!root.empty() && root != "-1" && root != "0") knobs["root"] = root;
-  if (groups > 1) knobs["groups"] = std::to_string(groups);
-  return knobs;
-}
 
 std::vector<ForeignStart> read_nccl_tests_text(const std::string& text, const std::string& path,
                                                const ImportOptions& options) {

@@ -20,6 +20,7 @@
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/formats.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/log_lines.hpp"
 #include "orchestrator/run/console.hpp"
@@ -40,9 +41,6 @@ struct ImportArguments {
   std::vector<const CLI::Option*> of_tables;  ///< say what other programs' tables do not
   ImportOptions options;
 };
-
-const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
-                                              "imb",  "dynamiccl",  "decisions"};
 
 /// Far above what any run prints; its cells take several times as much memory.
 constexpr std::size_t kMostLogBytes = std::size_t{256} << 20;
@@ -65,61 +63,6 @@ std::string read_file(const std::string& path) {
   if (!file.is_open() || file.bad())
     throw Error(ErrorKind::input, path + ": cannot be read; is the name right?");
   return text;
-}
-
-/// The formats of text tables whose headings or titles stand in a text.
-std::set<std::string> formats_in(const std::string& text, const std::string& path) {
-  std::set<std::string> formats;
-  for (const auto& line : log_lines(text, path)) {
-    const auto trimmed = trim(line.text);
-    const auto place = heading_place(trimmed);
-    if (place != std::string::npos) {
-      const auto words = words_of(std::string(trimmed.substr(place, 64)));
-      const bool imb = words.front() == "#bytes" || words.front() == "#repetitions";
-      const bool nccl = trimmed.find("busbw") != std::string_view::npos;
-      if (imb || nccl) formats.insert(imb ? "imb" : "nccl-tests");
-    } else if (trimmed.starts_with("# OSU ") || trimmed.starts_with("# OMB")) {
-      formats.insert("osu");
-    } else if (trimmed.starts_with("#") && trimmed.find("nThread ") != std::string_view::npos &&
-               trimmed.find(" nGpus ") != std::string_view::npos) {
-      formats.insert("nccl-tests");
-    }
-  }
-  return formats;
-}
-
-/// What the file is, by what it holds.
-std::string format_of(const std::string& text, const std::string& path) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  const bool braced = first != std::string::npos && text[first] == '{';
-  if (braced && text.substr(first, text.find('\n', first) - first).find("\"propensity\"") !=
-                    std::string::npos)
-    return "decisions";
-  // A document of nccl-tests is one long line; a line of metadata before a table is not the table.
-  if (braced && nlohmann::json::accept(text)) return "nccl-tests-json";
-  const auto formats = formats_in(text, path);
-  if (formats.size() == 1) return *formats.begin();
-  if (formats.size() > 1)
-    throw Error(ErrorKind::data,
-                fmt::format("{}: holds tables of {}; import each by itself, with --format or in a "
-                            "file of its own, so that none is lost",
-                            path, join({formats.begin(), formats.end()}, " and ")));
-  if (braced) return "nccl-tests-json";
-  throw Error(
-      ErrorKind::data,
-      fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests or "
-                  "rccl-tests, the text of OSU micro-benchmarks or of the Intel MPI Benchmarks, a "
-                  "DynamICCL database, the choices of a leader; if it is one of them all the same, "
-                  "name it with --format {}",
-                  path, join({kImportFormats.begin() + 1, kImportFormats.end()}, ", ")));
-}
-
-std::vector<ForeignStart> read_starts(const std::string& format, const std::string& text,
-                                      const std::string& path, const ImportOptions& options) {
-  if (format == "osu") return read_osu_text(text, path, options);
-  if (format == "imb") return read_imb_text(text, path, options);
-  if (format == "nccl-tests-json") return read_nccl_tests_json(text, path, options);
-  return read_nccl_tests_text(text, path, options);
 }
 
 /// One row of what the verb prints.
@@ -228,12 +171,6 @@ struct ReadDecisions {
   std::vector<DecisionRecord> records;
 };
 
-std::string id_of(const std::string& text) {
-  const std::string digest = sha256_hex(text);
-  return fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
-                     digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
-}
-
 /// A leader appends to its file: its first line stays.
 std::string first_line(const std::string& text) {
   const auto begin = text.find_first_not_of('\n');
@@ -259,8 +196,8 @@ ReadDecisions read_leaders_file(const std::string& path, const std::string& text
       fmt::format("{:%Y-%m-%dT%H:%M:%S}.000Z",
                   fmt::gmtime(std::chrono::system_clock::to_time_t(
                       std::chrono::file_clock::to_sys(fs::last_write_time(path)))));
-  take_id(foreign, id_of(first_line(text)));
-  read.other_id = id_of(text);
+  take_id(foreign, id_of_import(first_line(text)));
+  read.other_id = id_of_import(text);
   foreign.run.name = "job";
   foreign.run.spec_path = foreign.source;
   foreign.run.overrides = {"tune=leader"};
@@ -347,10 +284,10 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   auto options = arguments.options;
   check_import_options(options);
   options.aggregation = parse_named<RankAggregation>(arguments.aggregation);
-  if (std::find(kImportFormats.begin(), kImportFormats.end(), arguments.format) ==
-      kImportFormats.end())
+  const auto& formats = import_formats();
+  if (std::find(formats.begin(), formats.end(), arguments.format) == formats.end())
     throw Error(ErrorKind::input, fmt::format("unknown format \"{}\"; {}", arguments.format,
-                                              suggestion(arguments.format, kImportFormats)));
+                                              suggestion(arguments.format, formats)));
   const Console console(shared.verbosity());
   note_strange_environment(options.environment, console);
   // Everything is read before anything is stored: a mistake in the last file leaves no half import.
@@ -369,7 +306,8 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
       continue;
     }
     text = decoded_text(text, path);
-    const auto format = arguments.format == "auto" ? format_of(text, path) : arguments.format;
+    const auto format =
+        arguments.format == "auto" ? import_format_of(text, path) : arguments.format;
     if (format == "decisions") {
       decisions.push_back(read_leaders_file(path, text));
       continue;
@@ -409,7 +347,7 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ImportArguments>();
   auto& options = arguments->options;
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
-  add_choice_option(*verb, "--format", arguments->format, kImportFormats,
+  add_choice_option(*verb, "--format", arguments->format, import_formats(),
                     "what the files are (auto: by what they hold)");
   const auto add_of_tables = [&](const CLI::Option* option) {
     arguments->of_tables.push_back(option);

@@ -82,7 +82,10 @@ TEST_CASE("sizes and counts of nccl-tests are digits alone", "[G-01]") {
     text.replace(text.find("1024"), 4, size);
     return text.replace(text.find(" 256 "), 5, " " + count + " ");
   };
-  CHECK(nccl(row_with("0", "0"))[0].rows[0].size_bytes == 0);  // an all-gather of few elements
+  // An all-gather of few elements moves nothing.
+  CHECK_THROWS_WITH(nccl(row_with("0", "0")),
+                    ContainsSubstring("x.txt: rows of 0 bytes move nothing and are left out: 1, "
+                                      "from line 7 on, and there are no others"));
   for (const std::string size :
        {"1e3", "-4", "+4", "1,024", "0x400", "1024.5", "nan", "99999999999999999999999"}) {
     INFO(size);
@@ -261,15 +264,23 @@ TEST_CASE("rows of other suites are imported or refused or told, never passed ov
         imb("# ( 2 groups of " + each + " processes each running simultaneous )\n" + heading,
             "8 1000 1.1 1.9 1.4\n"),
         ContainsSubstring("imb.txt:3: the number of processes of a group"));
-  // What comes below a comment is not known, but told.
-  const auto told = imb(heading, "8 1000 1.1 1.9 1.4\n# note\n16 1000 1.2 2.0 1.5\n");
-  CHECK(told[0].rows.size() == 1);
-  CHECK(told[0].left_out == std::vector<std::string>{"rows below the comment in line 5"});
-  const auto osu = read_osu_text(
-      "# OSU MPI Latency Test v7.5\n# Size      Latency (us)\n8      1.5\n# note\n16      1.6\n",
-      "osu.txt", {});
-  CHECK(osu[0].rows.size() == 1);
-  CHECK(osu[0].left_out == std::vector<std::string>{"rows below the comment in line 4"});
+  // Below a note the test goes on, which is told; what may begin another test ends it.
+  const std::string osu = "# OSU MPI Latency Test v7.5\n# Size      Latency (us)\n8      1.5\n";
+  const auto below = [&](const std::string& note, const std::string& row) {
+    return read_osu_text(osu + note + "\n" + row + "\n", "osu.txt", {})[0];
+  };
+  const auto noted = imb(heading, "8 1000 1.1 1.9 1.4\n# a fan failed\n16 1000 1.2 2.0 1.5\n")[0];
+  CHECK(noted.rows.size() == 2);
+  CHECK(noted.warnings ==
+        std::vector<std::string>{
+            "rows below the note \"a fan failed\" (line 5) are taken for the same "
+            "test's, as nothing begins another"});
+  CHECK(below("# a fan failed", "16  1.6").rows.size() == 2);
+  CHECK(below("# Benchmark of another", "16  1.6").rows.size() == 1);
+  CHECK(below("# Benchmark of another", "16  1.6").left_out ==
+        std::vector<std::string>{"rows below the comment in line 4"});
+  CHECK_THROWS_WITH(below("# now with GPUs", "8  1.6"),
+                    ContainsSubstring("osu.txt:5: 8 bytes come behind 8: sizes only grow"));
 }
 
 TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
@@ -291,7 +302,7 @@ TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
   const auto& figures = run.launches[0].figures;
   CHECK(figures[0].status == CellStatus::ok);
   CHECK(figures[1].status == CellStatus::failed);
-  CHECK(figures[1].reason == "OSU's own validation says Fail");
+  CHECK(figures[1].reason == "the program's own validation says Fail");
   for (const std::string word : {"Maybe", ""})
     CHECK_THROWS_WITH(
         table("4  2.10  " + word + "\n"),
@@ -321,7 +332,7 @@ TEST_CASE("the time of an OSU row is of the column that --rank-aggregation names
   CHECK_THROWS_WITH(table("Avg Latency(us)", RankAggregation::max),
                     ContainsSubstring("osu.txt:3: the heading \"Size | Avg Latency(us)\" has no "
                                       "column of the max over the ranks") &&
-                        ContainsSubstring("OSU's -f") &&
+                        ContainsSubstring("(OSU: -f)") &&
                         ContainsSubstring("without --rank-aggregation"));
   CHECK_THROWS_WITH(table("Bandwidth (MB/s)", RankAggregation::min),
                     ContainsSubstring("no column of the min over the ranks"));

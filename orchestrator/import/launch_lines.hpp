@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/import/foreign_table.hpp"
+
+namespace dynamiccl {
+
+/// What a command line of a benchmark program sets besides what its table prints of each row: "-R"
+/// to "2", "-root_shift" to "on". Options that only choose rows (sizes, calls, operations) are left
+/// out.
+std::map<std::string, std::string> options_in(const std::vector<std::string>& command);
+
+/// Processes that a command line of a launcher starts (`mpirun -np 2 ...`), or that a line names
+/// (`nprocs: 2`, `=== 8 ranks ===`); nullopt for other lines.
+std::optional<int> processes_in(const std::string& line);
+
+/// The lines of launchers, schedulers and scripts around tables: what they say of the tables that
+/// follow.
+class LaunchLines {
+ public:
+  void read(const std::string& line, std::size_t number);
+  /// A table begins: it gets what was said since the one before.
+  void begin(ForeignStart& start);
+  /// By the last command line or banner; nullopt = it did not say.
+  [[nodiscard]] std::optional<int> processes() const { return processes_; }
+
+ private:
+  std::string banner_;
+  std::optional<int> processes_;
+  std::size_t processes_line_ = 0;
+  std::map<std::string, std::string> settings_;  ///< of lines since the table before
+  std::map<std::string, std::string> exported_;  ///< hold for all that follow
+};
+
+}  // namespace dynamiccl
