@@ -203,6 +203,9 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
   for (const PlannedMount& mount : planned_mounts(site.host_folders, site.run_folder, request))
     argv.insert(argv.end(), {"--bind", mount.read_only ? mount.folder + ":" + mount.folder + ":ro"
                                                        : mount.folder});
+  if (!profile.shared_tmpfs.empty())
+    argv.insert(argv.end(),
+                {"--bind", RunFolder::tmpfs_of(site.name) + ":" + profile.shared_tmpfs});
   argv.push_back(site.image);
   return argv;
 }
@@ -217,6 +220,7 @@ EnvironmentPlan plan_apptainer(const EnvironmentProfile& profile, const StartReq
   plan.scripts.push_back({"enter", enter_script_text(profile, site)});
   if (own_names) plan.scripts.push_back({"own-name", own_name_script_text(site.name, exec)});
   plan.mounts = planned_mounts(site.host_folders, site.run_folder, request);
+  if (!profile.shared_tmpfs.empty()) plan.tmpfs = RunFolder::tmpfs_of(site.name);
   if (in_one_container(profile))
     plan.containers = {{site.name, "", request.ranks, holder_argv(site, exec)}};
   if (profile.launcher == LauncherPlace::inside)

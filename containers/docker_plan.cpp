@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "containers/run_folder.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -62,6 +63,7 @@ class Planner {
     plan.scripts = {{"launch-agent", launch_agent_text(engine_)},
                     {"end-ranks", std::string(embedded::end_container_ranks_sh)}};
     plan.mounts = planned_mounts(site_.host_folders, site_.run_folder, request_);
+    if (!profile_.shared_tmpfs.empty()) plan.tmpfs = RunFolder::tmpfs_of(site_.name);
     if (profile_.network != Sharing::host) plan.network = {site_.name, network_create()};
     for (int index = 0; index < count; ++index) {
       const std::string name = container_name(site_, index);
@@ -130,6 +132,8 @@ class Planner {
     add_gpus(argv, visible_gpus(index, count));
     for (const PlannedMount& mount : mounts)
       if (!mount.read_only) append(argv, {"--volume", mount.folder + ":" + mount.folder});
+    if (!profile_.shared_tmpfs.empty())
+      append(argv, {"--volume", RunFolder::tmpfs_of(site_.name) + ":" + profile_.shared_tmpfs});
     argv.push_back(site_.image);
     if (held)
       argv.insert(argv.end(), site_.held.begin(), site_.held.end());

@@ -118,6 +118,9 @@ struct EnvironmentPlan {
   std::string folder;  ///< of the environment, see RunFolder
   std::vector<PlannedScript> scripts;
   std::vector<PlannedMount> mounts;  ///< of every container
+  /// Folder of the machine's memory file system that every container has where its profile says
+  /// (shared_tmpfs); made with the environment, "" = none.
+  std::string tmpfs;
   PlannedNetwork network;
   std::vector<PlannedContainer> containers;
   std::vector<std::string> allocate;  ///< argv that asks Slurm for the nodes, empty = none is asked

@@ -74,6 +74,8 @@ std::string token_in(const fs::path& folder) {
 
 std::string RunFolder::path_of(const std::string& name) { return run_folder_root() + "/" + name; }
 
+std::string RunFolder::tmpfs_of(const std::string& name) { return "/dev/shm/" + name; }
+
 std::string RunFolder::planned_name(const std::string& run_id) {
   for (int number = 0; number < kMostEnvironmentsPerRun; ++number) {
     std::string name = numbered_name(run_id, number);
@@ -112,6 +114,15 @@ void RunFolder::write_script(const std::string& file, const std::string& text) c
   if (!stream || chmod(path.c_str(), 0755) != 0) refuse(path, std::strerror(errno));
 }
 
+void RunFolder::make_tmpfs() const {
+  const std::string path = tmpfs_of(name_);
+  // As /dev/shm itself: containers may run their ranks as another user.
+  if (mkdir(path.c_str(), 0700) != 0 || chmod(path.c_str(), 01777) != 0)
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot make {}, the memory that the containers share: {}", path,
+                            std::strerror(errno)));
+}
+
 void RunFolder::remove() { remove_run_folder(name_); }
 
 std::vector<std::string> remove_run_folder(const std::string& name) {
@@ -123,7 +134,8 @@ std::vector<std::string> remove_run_folder(const std::string& name) {
   std::vector<std::string> removed =
       remove_left_segments("/dev/shm", static_cast<double>(status.st_mtim.tv_sec));
   std::error_code ignored;
-  if (fs::remove_all(path, ignored) > 0) removed.push_back(path);
+  for (const std::string& folder : {RunFolder::tmpfs_of(name), path})
+    if (fs::remove_all(folder, ignored) > 0) removed.push_back(folder);
   return removed;
 }
 

@@ -21,12 +21,18 @@ class RunFolder {
   [[nodiscard]] const std::string& name() const { return name_; }
   /// @throws Error(environment)
   void write_script(const std::string& file, const std::string& text) const;
-  /// Also of what ranks that were killed have left in /dev/shm since the folder was made.
+  /// Makes tmpfs_of(name()), where every rank may write.
+  /// @throws Error(environment)
+  void make_tmpfs() const;
+  /// Also of its tmpfs folder, and of what ranks that were killed have left in /dev/shm since it
+  /// was made.
   void remove();
 
   /// The name the next folder of this run would get, for `plan`.
   static std::string planned_name(const std::string& run_id);
   static std::string path_of(const std::string& name);
+  /// What containers that share nothing else may share: a folder in /dev/shm.
+  static std::string tmpfs_of(const std::string& name);
 
  private:
   std::string name_;

@@ -48,6 +48,8 @@ class Environment {
   /// @throws Error(environment)
   void use_plan(EnvironmentPlan plan) {
     plan_ = std::move(plan);
+    if (!plan_.tmpfs.empty() && !has_tmpfs_) folder_.make_tmpfs();
+    has_tmpfs_ = !plan_.tmpfs.empty();
     for (const PlannedScript& script : plan_.scripts)
       folder_.write_script(script.file, script.text);
   }
@@ -57,6 +59,7 @@ class Environment {
  private:
   RunFolder folder_;
   EnvironmentPlan plan_;
+  bool has_tmpfs_ = false;
 };
 
 }  // namespace dynamiccl

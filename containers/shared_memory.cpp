@@ -1,10 +1,16 @@
 #include "containers/shared_memory.hpp"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -19,6 +25,22 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 5> kNames{"vader_segment.", "sm_segment.", "mpich_shar_tmp",
                                                  "ucx_shm_", "nccl-"};
 
+/// A socket of NCCL's that nobody listens on any more: its owner would answer.
+bool is_dead_socket(const fs::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string text = path.string();
+  if (text.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, text.c_str(), text.size() + 1);
+  const int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (file < 0) return false;
+  const bool dead =
+      connect(file, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+      errno == ECONNREFUSED;
+  close(file);
+  return dead;
+}
+
 bool is_segment(const fs::path& path, double since_unix_s) {
   const std::string name = path.filename().string();
   if (std::none_of(kNames.begin(), kNames.end(),
@@ -28,7 +50,8 @@ bool is_segment(const fs::path& path, double since_unix_s) {
   if (lstat(path.c_str(), &status) != 0) return false;
   const double changed_s = static_cast<double>(status.st_ctim.tv_sec) +
                            1e-9 * static_cast<double>(status.st_ctim.tv_nsec);
-  return S_ISREG(status.st_mode) && status.st_uid == geteuid() && changed_s >= since_unix_s;
+  if (status.st_uid != geteuid() || changed_s < since_unix_s) return false;
+  return S_ISREG(status.st_mode) || (S_ISSOCK(status.st_mode) && is_dead_socket(path));
 }
 
 bool in_first_namespace(const char* kind, ino_t first) {
@@ -44,19 +67,39 @@ bool sees_all_users() {
   return in_first_namespace("pid", kFirstPid) || !in_first_namespace("ipc", kFirstIpc);
 }
 
-bool maps(pid_t pid, const std::string& path) {
+/// A file by what it is: a container may see it under another path.
+struct Segment {
+  std::string path;
+  struct stat status {};
+};
+
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// "7f00-7f01 rw-s 00000000 00:1b 42    /run/job/nccl-abc" is of device 0:27, inode 42.
+bool maps(pid_t pid, const Segment& segment) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
-  for (std::string line; std::getline(file, line);)
-    if (line.ends_with(path)) return true;
+  for (std::string line; std::getline(file, line);) {
+    if (line.ends_with(segment.path)) return true;
+    unsigned major_number = 0;
+    unsigned minor_number = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line.c_str(), "%*s %*s %*s %x:%x %lu", &major_number, &minor_number, &inode) ==
+            3 &&
+        inode == segment.status.st_ino &&
+        makedev(major_number, minor_number) == segment.status.st_dev)
+      return true;
+  }
   return false;
 }
 
-bool has_open(pid_t pid, const std::string& path) {
+bool has_open(pid_t pid, const Segment& segment) {
   std::error_code code;
   for (fs::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", code), end;
        !code && at != end; at.increment(code)) {
-    std::error_code gone;
-    if (fs::read_symlink(at->path(), gone) == path) return true;
+    struct stat status {};
+    if (stat(at->path().c_str(), &status) == 0 && is_same(status, segment.status)) return true;
   }
   return false;
 }
@@ -64,17 +107,21 @@ bool has_open(pid_t pid, const std::string& path) {
 }  // namespace
 
 std::vector<std::string> remove_left_segments(const std::string& folder, double since_unix_s) {
-  std::vector<std::string> left;
+  std::vector<Segment> left;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
-    if (is_segment(at->path(), since_unix_s)) left.push_back(at->path().string());
+    if (Segment segment{at->path().string()};
+        is_segment(at->path(), since_unix_s) && lstat(segment.path.c_str(), &segment.status) == 0)
+      left.push_back(std::move(segment));
   if (left.empty() || !sees_all_users()) return {};
   for (const ProcessInfo& process : list_processes())
-    std::erase_if(left, [&](const std::string& path) {
-      return maps(process.pid, path) || has_open(process.pid, path);
+    std::erase_if(left, [&](const Segment& segment) {
+      return maps(process.pid, segment) || has_open(process.pid, segment);
     });
-  std::erase_if(left, [](const std::string& path) { return unlink(path.c_str()) != 0; });
-  return left;
+  std::vector<std::string> removed;
+  for (Segment& segment : left)
+    if (unlink(segment.path.c_str()) == 0) removed.push_back(std::move(segment.path));
+  return removed;
 }
 
 }  // namespace dynamiccl

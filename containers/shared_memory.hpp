@@ -8,7 +8,9 @@ namespace dynamiccl {
 /// Removes what killed ranks have left in a folder of shared memory. Communication libraries put
 /// nobody's mark on their segments, so only those go that
 ///   * have a name that Open MPI, MPICH, UCX or NCCL gives,
-///   * are regular files of this user's, made or changed since `since_unix_s`,
+///   * are regular files of this user's, made or changed since `since_unix_s`, or sockets that
+///   nobody
+///     listens on,
 ///   * no process has open or mapped.
 /// Nothing is removed where processes may use the folder that this one cannot see: in a PID
 /// namespace of a container that shares the machine's /dev/shm.

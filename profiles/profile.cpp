@@ -83,6 +83,7 @@ std::string to_json(const EnvironmentProfile& profile) {
             {"unprivileged_variant", profile.unprivileged_variant}};
   // Left out where they are not set, so that profiles without them keep their groups' ids.
   if (!profile.cpus.empty()) keys["cpus"] = profile.cpus;
+  if (!profile.shared_tmpfs.empty()) keys["shared_tmpfs"] = profile.shared_tmpfs;
   if (!profile.cluster.empty()) keys["cluster"] = profile.cluster;
   if (profile.cpu_limit) keys["cpu_limit"] = *profile.cpu_limit;
   return keys.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -114,6 +115,8 @@ std::string to_toml_keys(const EnvironmentProfile& profile) {
       texts(profile.security_options), name_of(profile.launcher), name_of(profile.gpus),
       quoted(profile.declared_aggregation), quoted(profile.unprivileged_variant));
   if (!profile.cpus.empty()) text += fmt::format("cpus = {}\n", quoted(profile.cpus));
+  if (!profile.shared_tmpfs.empty())
+    text += fmt::format("shared_tmpfs = {}\n", quoted(profile.shared_tmpfs));
   // TOML tells floating point numbers by their point.
   if (profile.cpu_limit) text += fmt::format("cpu_limit = {:#}\n", *profile.cpu_limit);
   if (profile.link_bits_per_s)
@@ -155,6 +158,7 @@ EnvironmentProfile profile_from_json(const std::string& text) {
       }
     }
     profile.cpus = o.value("cpus", "");
+    profile.shared_tmpfs = o.value("shared_tmpfs", "");
     profile.cluster = o.value("cluster", "");
     if (o.contains("cpu_limit")) profile.cpu_limit = o.at("cpu_limit");
     if (!o.at("link_bits_per_s").is_null()) profile.link_bits_per_s = o.at("link_bits_per_s");
@@ -199,7 +203,8 @@ ProfilePromise promise_of(const EnvironmentProfile& profile) {
                         user,
                         promised("mnt", bare ? Sharing::host : Sharing::private_)};
   // Docker gives /dev/shm with the IPC namespace; Singularity binds the host's in any case.
-  promise.namespaces.push_back(promised("shm", docker ? profile.ipc : Sharing::host));
+  const bool own_shm = docker && profile.shared_tmpfs != "/dev/shm";
+  promise.namespaces.push_back(promised("shm", own_shm ? profile.ipc : Sharing::host));
   return promise;
 }
 

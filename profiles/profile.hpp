@@ -69,7 +69,10 @@ struct EnvironmentProfile {
   Sharing uts = Sharing::host;
   Sharing pid = Sharing::host;
   Sharing user = Sharing::host;
-  Bytes shm_size;                   ///< of a private /dev/shm; 0 = the engine's default
+  Bytes shm_size;  ///< of a private /dev/shm; 0 = the engine's default
+  /// Where every container has one folder of the machine's memory file system, made for this
+  /// environment alone ("/dev/shm", "/run/job"); "" = nowhere.
+  std::string shared_tmpfs;
   std::string cpus;                 ///< CPUs of every container as in cpuset(7), "0-3,8"; "" = all
   std::optional<double> cpu_limit;  ///< CPU time a container may take, in cores; nullopt = no quota
   std::vector<Capability> capabilities;

@@ -104,6 +104,8 @@ std::vector<Key> common_keys() {
           {"cpu_limit", rule::number(kMinCpuLimit, kMaxCpuLimit),
            "CPU time of a container, in cores", "none"},
           {"shm_size", rule::size(0), "of a private /dev/shm", "the engine's"},
+          {"shared_tmpfs", rule::text_like("^(/[A-Za-z0-9._-]+)*$", "an absolute path"),
+           "where all containers have one tmpfs folder of the machine: \"/dev/shm\"", "nowhere"},
           {"capabilities", rule::table(capability_keys()).list(),
            "Linux capabilities of every container"},
           {"security_options", rule::text().list(), "of every container: \"seccomp=unconfined\""},
@@ -258,6 +260,7 @@ void read_isolation(EnvironmentProfile& profile, TableReader& keys) {
     keys.complain("shm_size",
                   fmt::format("\"shm_size\" is {}; at least {}, or 0 for the engine's default",
                               format_bytes(*shm_size), format_bytes(kMinShm)));
+  assign(profile.shared_tmpfs, keys.text("shared_tmpfs"));
   assign(profile.cpus, keys.text("cpus"));
   if (const auto limit = keys.number("cpu_limit")) profile.cpu_limit = limit;
   if (keys.has("capabilities"))
@@ -307,6 +310,10 @@ void check_profile(const EnvironmentProfile& profile, const TableReader& keys) {
   refuse(profile.shm_size != Bytes(0) && (!docker || profile.ipc == Sharing::host), "shm_size",
          "\"shm_size\" needs a /dev/shm of the container's own (a Docker kind and \"ipc\" not "
          "\"host\")");
+  refuse(bare && !profile.shared_tmpfs.empty(), "shared_tmpfs",
+         "\"shared_tmpfs\" is for containers: without any all ranks see the machine's own");
+  refuse(profile.shared_tmpfs == "/dev/shm" && profile.shm_size != Bytes(0), "shm_size",
+         "\"shm_size\" must be 0: with \"shared_tmpfs\" at /dev/shm no container has its own");
   refuse(profile.kind == EnvironmentKind::single_docker && profile.ranks_per_container != 0,
          "ranks_per_container", "\"ranks_per_container\" must be 0: one container holds all ranks");
   refuse(profile.kind == EnvironmentKind::cross_docker && profile.ranks_per_container == 0,

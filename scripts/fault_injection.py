@@ -15,9 +15,8 @@ then completed. Judged after every trial:
   * after the next command nothing of ours is left: processes, containers, networks, links, mounts, sockets, files in
     /tmp, /dev/shm and the run folder; the foreign engine's container and network beside it are as they were.
 
-Kinds for leaders, the plugin's ranks and folders meet a job without a database instead: ranks that ask the plugin's tuner
-for every call's setting (judged: all calls made, the same settings on every rank) or send each other messages through its
-network (judged: every message right, or every rank told by an error; socket files gone after `clean`).
+Kinds for leaders and the plugin's folder meet a job without a database instead: ranks that ask the plugin's tuner for every
+call's setting (judged: all calls made, the same settings on every rank).
 
 Needs root (or one who may make namespaces); container kinds need dockerd and the worker image, which one container
 run makes before. Prints one line a trial and, last, a table of faults by kind, with --report FILE as JSON. Ends with 1
@@ -133,7 +132,7 @@ def kinds_in_turn(kinds, most, counts, share):
 
 def has_jobs(options):
     """Are the programs built that load the plugin?"""
-    return all(os.access(f"{options.tests}/{name}", os.X_OK) for name in ("net_storm", "tuned-rank"))
+    return os.access(f"{options.tests}/tuned-rank", os.X_OK)
 
 
 def inside(options):
@@ -170,7 +169,6 @@ def inside(options):
         "how": dict(sorted(did.items())),
         "samples_compared": world.compared,
         "settings_agreed_on": world.settings,
-        "storms_that_ended_well": world.storms,
         "foreign_engine": options.foreign_engine,
         "minutes": round((time.monotonic() - began) / 60, 1),
         "failed": failed,
@@ -198,14 +196,14 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep every trial's folder")
     parser.add_argument("--report")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--tests", help="where net_storm and tuned-rank are (tests/ beside the program)")
+    parser.add_argument("--tests", help="where tuned-rank is (tests/ beside the program)")
     options = parser.parse_args()
     options.tests = os.path.abspath(options.tests or f"{os.path.dirname(os.path.abspath(options.program))}/tests")
     unknown = [kind for kind in (options.kinds or "").split(",") if kind and kind not in KINDS]
     if unknown:
         parser.error("no such kind: " + ", ".join(unknown))
     if not has_jobs(options) and any(kind in JOBS for kind in (options.kinds or "").split(",")):
-        parser.error(f"{options.tests}: net_storm and tuned-rank are not built, or name their folder with --tests")
+        parser.error(f"{options.tests}: tuned-rank is not built, or name its folder with --tests")
     if not os.access(options.program, os.X_OK):
         parser.error(f"{options.program}: not built, or name another with --program")
     if options.inside:

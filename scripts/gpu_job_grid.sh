@@ -13,7 +13,7 @@ root=$PWD
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
 export WALL=${WALL:-docker}
 . scripts/gpu_job_command.sh
-trap engine_down EXIT
+trap job_down EXIT
 job_command "$model"
 # The search, once: few pairs, as the grid judges it here.
 if [ ! -e "$out/answer.txt" ]; then
@@ -23,13 +23,12 @@ if [ ! -e "$out/answer.txt" ]; then
     -- "$out/job.sh" 100000 "$out/steps/tune.txt" >"$out/answer.new" 2> >(tee "$out/tune.log" >&2) && mv "$out/answer.new" "$out/answer.txt"
   cat "$out/answer.txt"
 fi
-# SETTING as the tuner calls it; writes the file that a launch with it reads. The folder's network is taken from what the search wrote.
+# SETTING as the tuner calls it; writes the file that a launch with it reads.
 conf_of() {
   local word
   for word in $1; do case $word in
     default) ;;
     tuned) cat "$out/tuned/nccl.conf" ;;
-    network=DynamICCL) grep -q '^NCCL_NET=DynamICCL' "$out/tuned/nccl.conf" 2>/dev/null && grep -v '^NCCL_MIN_CTAS=' "$out/tuned/nccl.conf" || return 1 ;;
     socket_threads=*) echo "NCCL_SOCKET_NTHREADS=${word#*=}" ;;
     sockets=*) echo "NCCL_NSOCKS_PERTHREAD=${word#*=}" ;;
     channels=*) echo "NCCL_MIN_CTAS=${word#*=}" ;;
@@ -37,7 +36,7 @@ conf_of() {
 }
 # The search's choice stands among them, and the default again at the end of each call: a machine's pace drifts.
 settings=("default" "tuned")
-for threads in "" "socket_threads=1 " "socket_threads=2 " "socket_threads=4 " "network=DynamICCL "; do
+for threads in "" "socket_threads=1 " "socket_threads=2 " "socket_threads=4 "; do
   for channels in "" "channels=2" "channels=4" "channels=8" "channels=16"; do
     setting="$threads$channels"
     [ -z "$setting" ] || settings+=("${setting% }")
@@ -45,9 +44,9 @@ for threads in "" "socket_threads=1 " "socket_threads=2 " "socket_threads=4 " "n
 done
 settings+=("socket_threads=2 sockets=4" "socket_threads=4 sockets=2" "socket_threads=4 sockets=4")
 launch() { # SETTING NAME
-  conf_of "$1" >"$out/grid.conf" || { echo "$2: left out, the search did not find the folder's network"; return; }
+  conf_of "$1" >"$out/grid.conf"
   rm -f "$out/steps/$2.txt"
-  NCCL_CONF_FILE=$out/grid.conf timeout 60 "$out/job.sh" "${GRID_STEPS:-7}" "$out/steps/$2.txt" >/dev/null 2>>"$out/grid.log" ||
+  NCCL_CONF_FILE=$out/grid.conf LD_PRELOAD=$(preload_of "$out/grid.conf") timeout 60 "$out/job.sh" "${GRID_STEPS:-7}" "$out/steps/$2.txt" >/dev/null 2>>"$out/grid.log" ||
     { echo "$2: failed ($SECONDS s)"; return; }
   python3 - "$1" "$out/steps/$2.txt" <<'PYTHON' | tee -a "$out/grid.tsv"
 import statistics, sys

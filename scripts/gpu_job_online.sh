@@ -22,7 +22,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
 . scripts/gpu_job_command.sh
-trap engine_down EXIT
+trap job_down EXIT
 kind=${JOB:-sizes}
 job_command "$kind"
 failed=0 steps=${STEPS:-1000} agent=${AGENT:-ppo}

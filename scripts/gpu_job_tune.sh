@@ -4,18 +4,19 @@
 #   [PROGRAMS=FOLDER] scripts/gpu_job_tune.sh OUTPUT_FOLDER MODEL SECONDS [tune options...]
 # MODEL is one of scripts/ddp_steps.py, or "sizes": all-reduces of 4 KiB to 64 MiB in turn (scripts/nccl_sizes.py).
 # WALL=loopback (default): NCCL kept to sockets over loopback. WALL=docker: a Docker container per rank, on a bridge, with its
-# own GPU alone. PROGRAMS holds dynamiccl and the plugin (build/release). ROUNDS (3): launches a side by the job's own clock,
+# own GPU's node alone, or with GPU_NODES=all all of them, and one memory folder of the machine. PROGRAMS holds dynamiccl, the
+# plugin and the library of one host (build/release). ROUNDS (3): launches a side by the job's own clock,
 # of the advice three at most; UNTIL: seconds after which none begins. AGENTS ("bandit+ppo"): a search
-# for each, BETWEEN_LAUNCHES+PER_CALL, their choices side by side. Leaves job.sqlite.xz, what the tuner wrote, tune.log, and
+# for each, BETWEEN_LAUNCHES+PER_CALL, their choices side by side. ADVICE=no leaves the documented advice out. Leaves job.sqlite.xz, what the tuner wrote, tune.log, and
 # steps-*.txt: every step by the job's own clock.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) model=$2 seconds=$3; shift 3
 cd "$(dirname "$0")/.."
 root=$PWD
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
 . scripts/gpu_job_command.sh
-trap engine_down EXIT
+trap job_down EXIT
 job_command "$model"
 # One search: its answer, log and files in $out, of any but the first with a suffix.
 search() { # SUFFIX SECONDS TUNE_OPTIONS...
@@ -37,20 +38,21 @@ done
 # The same job under fixed settings and without the plugin, by its own clock, in turn.
 for round in $(seq "${ROUNDS:-3}"); do
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
-  [ "$round" -gt 3 ] ||
+  [ "$round" -gt 3 ] || [ "${ADVICE:-}" = no ] ||
     NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4 timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-advice.txt" >/dev/null 2>>"$out/fixed.log"
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
   for side in "${sides[@]}"; do
-    [ ! -e "$out/$side/nccl.conf" ] || NCCL_CONF_FILE=$out/$side/nccl.conf timeout 60 \
+    [ ! -e "$out/$side/nccl.conf" ] || NCCL_CONF_FILE=$out/$side/nccl.conf LD_PRELOAD=$(preload_of "$out/$side/nccl.conf") timeout 60 \
       "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-$side.txt" >/dev/null 2>>"$out/fixed.log"
   done
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
   timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-default.txt" >/dev/null 2>>"$out/fixed.log"
+  [ "${WALL:-loopback}" != docker ] || timeout 60 "$out/bare.sh" "${FIXED_STEPS:-12}" "$out/steps-bare.txt" >/dev/null 2>>"$out/fixed.log"
   echo "== fixed settings, round $round ($SECONDS s)"
 done
 python3 - "$out" "${sides[@]}" <<'PYTHON'
 import collections, statistics, sys
-for side in ["default", "advice", *sys.argv[2:]]:
+for side in ["default", "advice", "bare", *sys.argv[2:]]:
     launches = collections.defaultdict(lambda: collections.defaultdict(list))
     try:
         for line in open(f"{sys.argv[1]}/steps-{side}.txt"):
@@ -64,5 +66,5 @@ for side in ["default", "advice", *sys.argv[2:]]:
         print(f"own clock, no profiler: {side}, {what}: {medians} ms")
 PYTHON
 xz -kf "$out/job.sqlite"; rm -f "$out"/job.sqlite "$out"/job.sqlite-*
-rm -rf "$out"/tuned*/launches "$out"/tuned*/network
+rm -rf "$out"/tuned*/launches "$out"/tuned*/one-host
 exit $code

@@ -11,7 +11,7 @@
 # itself; servers: the same of servers that sum on their GPU, and of one behind a chief, beside sums in host memory;
 # rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
 # parts: whether a step's parts by the GPU's clock make the step, and what is exposed of the last step's communication;
-# containers: the container study's training, beside the published order;
+# containers: the container study's training, beside the published order; study: libraries, servers, rings and training in one run;
 # online: a tuner that learns while it trains over sockets with a raised ceiling, beside all static tables of what it may set;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
@@ -224,6 +224,25 @@ containers() { # SECONDS
   cut -c1-230 "$out/containers.md"
 }
 
+# The container study in one run, libraries and training, in containers that stay apart and are one host, too; a call goes on where
+# the one before ended.
+study() { # SECONDS
+  local end=$((SECONDS + $1)) resume=() query
+  . scripts/gpu_engine.sh
+  engine_up 2>>"$out/study.log" && trap engine_down EXIT
+  # What containers of one host share lies there; an engine's own container has 64 MiB of it.
+  mount -o remount,size=32g /dev/shm 2>>"$out/study.log"
+  export DYNAMICCL_IMAGE_SOURCE=${DYNAMICCL_IMAGE_SOURCE:-host-root}
+  [ -s "$db" ] || [ ! -e "$db.xz" ] || xz -dk "$db.xz"
+  [ ! -s "$db" ] || resume=(--resume)
+  experiment experiments/gpu_container_study.toml $((end - SECONDS)) study --no-report "${resume[@]}" "${given[@]}"
+  engine_down; trap - EXIT
+  for query in rankings ps_against_ring overhead transports training coverage; do
+    { echo "## $query"; "$program" query --db "$db" --format markdown "$query"; } 2>>"$out/study.log"
+  done >"$out/study.md"
+  cut -c1-200 "$out/study.md" | head -n 120
+}
+
 # tuner = "online" over sockets, beside the whole grid of static tables and NCCL's own choices: two GPUs, a launch a round.
 online() { # SECONDS
   local end=$((SECONDS + $1)) tables
@@ -293,11 +312,12 @@ for part in "$@"; do
     parts) set_up; parts "$seconds" ;;
     online) set_up; online "$seconds" ;;
     containers) set_up; containers "$seconds" ;;
+    study) set_up; study "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, parts, online, containers, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, parts, online, containers, study, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

@@ -60,13 +60,13 @@ mv "$installed/usr/lib/dynamiccl" "$programs/bin"
 find "$programs/bin" -maxdepth 1 \( -name 'dynamiccl-trainer*' -o -name dynamiccl-learn \) -delete
 mkdir -p "$programs/bin/lib"
 # Benchmarks are not installed: they travel where they were built.
-for program in fidelity plain-mpi-loop-openmpi plain-mpi-loop-mpich plain-mpi-sizes-openmpi plain-mpi-sizes-mpich nccl_storm nccl_boundary; do
+for program in fidelity plain-mpi-loop-openmpi plain-mpi-loop-mpich plain-mpi-sizes-openmpi plain-mpi-sizes-mpich nccl_storm; do
   [ ! -e "$build/$program" ] || { cp "$build/$program" "$programs/bin/" && strip --strip-unneeded "$programs/bin/$program"; }
 done
 # MPICH, whose launcher is brought too, and what benchmarks load. Open MPI's libraries come with the target's launcher.
 copy_libraries "$programs/bin/lib" $(find "$programs/bin" -maxdepth 1 -type f ! -name '*openmpi' ! -name '*.so')
 find "$programs/bin/lib" -maxdepth 1 -type f -exec strip --strip-unneeded {} +
-# DT_RPATH, which also holds for the libraries' own libraries. The probe is static, the plugin needs the C library alone.
+# DT_RPATH, which also holds for the libraries' own libraries. The probe is static, the plugin and the library of one host need the C library alone.
 find "$programs/bin" -maxdepth 1 -type f ! -name dynamiccl-probe ! -name '*.so' \
   -exec patchelf --force-rpath --set-rpath '$ORIGIN/lib' {} \;
 ucx=$(dirname "$(ldconfig -p | awk '/libucs\.so/ { print $NF; exit }')")/ucx

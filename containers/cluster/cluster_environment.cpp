@@ -177,6 +177,9 @@ std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& 
       (profile.launcher == LauncherPlace::inside || profile.ranks_per_container != 1))
     return "one Apptainer container does not reach over nodes: use launcher = \"outside\" and "
            "ranks_per_container = 1 (profile singularity)";
+  if (!profile.shared_tmpfs.empty())
+    return "shared_tmpfs is made on this machine, not on nodes: there the job makes it, a folder "
+           "in each node's /dev/shm (docs/one-host.md)";
   if (profile.link_bits_per_s)
     return "link_bits_per_s caps links of containers, not those of nodes";
   return std::nullopt;

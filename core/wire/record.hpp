@@ -95,7 +95,7 @@ struct CellRecord {
 /// Proof of the transport really used over the cells of a launch, per rank.
 struct TransportRecord {
   int rank = 0;
-  std::string transport;  ///< "tcp", "cma", "shm", "p2p", "folder", "net", "self", or "mixed"
+  std::string transport;            ///< "tcp", "cma", "shm", "p2p", "net", "self", or "mixed"
   std::uint64_t payload_bytes = 0;  ///< what the cells asked the library to move
   std::uint64_t tcp_bytes = 0;      ///< sent over this process's TCP sockets (TCP_INFO)
   std::uint64_t cma_bytes = 0;      ///< read or written by process_vm_readv/writev

@@ -71,8 +71,8 @@ constexpr std::array kCauses{
           fix_gpu_boundary, by_nccl},
     Cause{"gpu-sockets", "NCCL's ranks of one machine speak by sockets", look_for_gpu_sockets,
           fix_gpu_sockets, by_nccl},
-    Cause{"shared-folder", "NCCL's network cannot use the shared folder", look_for_unusable_folder,
-          fix_unusable_folder, by_nccl},
+    Cause{"shared-folder", "the shared folder makes the ranks no one host",
+          look_for_unusable_folder, fix_unusable_folder, by_nccl},
 };
 
 }  // namespace

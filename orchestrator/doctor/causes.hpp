@@ -50,9 +50,12 @@ struct Finding {
   Fix fix;
 };
 
-/// How the shared folder of NCCL's network looks, where the ranks name one and nothing is wrong
-/// with it; else "".
+/// How the folder looks that makes ranks one host, where they name one and nothing is wrong with
+/// it; else "".
 std::string folder_line(const Symptoms& symptoms);
+
+/// What IMEX channels promise ranks that are hosts of their own to NCCL; "" without any.
+std::string imex_line(const Symptoms& symptoms);
 
 /// Every cause that the symptoms shows, in the order of the table.
 std::vector<Finding> find_causes(const Symptoms& symptoms);

@@ -20,6 +20,7 @@
 #include "orchestrator/launch/process.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/launch_runner.hpp"
+#include "profiles/detect/probes/one_host.hpp"
 #include "profiles/detect/promise_check.hpp"
 
 namespace dynamiccl {
@@ -50,19 +51,16 @@ LaunchRequest request_of(const EnvironmentProfile& profile, Backend backend,
   return request;
 }
 
-/// What probes are told besides their rank: the folder that NCCL's ranks would meet in, and what
-/// sets the memory that they need there.
+/// What probes are told besides their rank: what makes NCCL's ranks one host, as the regime is
+/// named by it. The probe is static: it loads no library that is preloaded.
 std::map<std::string, std::string> folder_variables(const EnvironmentProfile& profile,
                                                     const LaunchShape& shape,
                                                     const LaunchSite& site) {
-  constexpr std::array kNames{"DYNAMICCL_SHARED_FOLDER", "DYNAMICCL_TRANSPORT_",
-                              "NCCL_MIN_CTAS",           "NCCL_MAX_CTAS",
-                              "NCCL_MIN_NCHANNELS",      "NCCL_MAX_NCHANNELS"};
+  constexpr std::array kNames{kOneHostFolder, "LD_PRELOAD", "NCCL_HOSTID", "NCCL_P2P_DISABLE",
+                              "NCCL_SHM_DISABLE"};
   std::map<std::string, std::string> told;
   for (const auto& [name, value] : request_of(profile, Backend::nccl, shape, site).environment)
-    if (std::any_of(kNames.begin(), kNames.end(),
-                    [&name = name](const char* known) { return name.rfind(known, 0) == 0; }))
-      told[name] = value;
+    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) told[name] = value;
   return told;
 }
 
@@ -356,8 +354,6 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
       return "shm";
     case GpuPath::net:
       return "net";
-    case GpuPath::folder:
-      return "folder";
     case GpuPath::none:
     case GpuPath::impossible:
       break;

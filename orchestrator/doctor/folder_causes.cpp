@@ -1,8 +1,7 @@
-// The folder in which isolated ranks' NCCL meets (docs/transport.md), as the ranks see it.
+// The folder that makes isolated ranks one host to NCCL (docs/one-host.md), as the ranks see it.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include "core/vocabulary/json.hpp"
@@ -12,9 +11,7 @@
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/probes/meeting_folder.hpp"
 #include "profiles/detect/regime_links.hpp"
-#include "tuner/export/folder_network.hpp"
-#include "tuner/transport/ring.hpp"
-#include "tuner/transport/settings.hpp"
+#include "tuner/export/one_host.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -33,52 +30,12 @@ void add(std::vector<Trouble>& found, Trouble trouble) {
   if (!known) found.push_back(std::move(trouble));
 }
 
-/// A communicator's connections that one rank sends by, in each channel: its ring's next rank and
-/// at most three neighbours in a tree (NCCL's double binary tree: one up, two down).
-int sending_connections(int ranks) { return 1 + std::min(3, ranks - 1); }
-
-transport::Settings settings_of(const json& facts, std::string& problem) {
-  return transport::settings_from([&](const char* name) { return variable(facts, name); }, problem);
-}
-
-/// Channels of a communicator as the rank sets them: the usual number, or the nearest allowed.
-/// Source: NCCL's documentation of NCCL_MIN_CTAS and NCCL_MAX_CTAS, and of the older names.
-std::uint64_t channels_of(const json& facts) {
-  const auto named = [&](const char* name, const char* older) {
-    const std::string text = variable(facts, name);
-    const std::string number = text.empty() ? variable(facts, older) : text;
-    return number.starts_with('-') ? 0UL : std::strtoul(number.c_str(), nullptr, 10);
-  };
-  constexpr std::uint64_t kMostChannels = 64;
-  const std::uint64_t least = named("NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS");
-  const std::uint64_t most = named("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS");
-  std::uint64_t channels = std::max<std::uint64_t>(std::stoul(kFolderChannels), least);
-  if (most != 0) channels = std::min(channels, most);
-  return std::min(channels, kMostChannels);
-}
-
-/// Of one rank's sending connections, in one communicator.
-Bytes ring_memory(const json& facts, int ranks) {
-  std::string problem;
-  const auto settings = settings_of(facts, problem);
-  const std::uint64_t ring = transport::Ring::bytes_for(settings.cells, settings.cell_bytes);
-  return Bytes(ring * channels_of(facts) * static_cast<std::uint64_t>(sending_connections(ranks)));
-}
-
-void find_wrong_settings(const json& facts, std::vector<Trouble>& found) {
-  std::string problem;
-  static_cast<void>(settings_of(facts, problem));
-  if (!problem.empty())
-    add(found, {problem + ": every connection is refused",
-                "unset it, or set it as docs/transport.md says, alike on all ranks"});
-}
-
 std::string fix_of(FolderTrouble trouble, const std::string& path, const std::string& user) {
   const std::string name = shell_quote(path);
   const std::string made = fmt::format(
-      "on the host, as the user of the ranks: mkdir -p -m 700 {}; every container, as "
-      "all do (docs/transport.md): docker run {} ...",
-      name, volume_option(path));
+      "on the host: mkdir -p -m 1777 /dev/shm/job; every container, as all do "
+      "(docs/one-host.md): docker run {} ...",
+      volume_option("/dev/shm/job", path));
   switch (trouble) {
     case FolderTrouble::none:
       return "";
@@ -90,13 +47,10 @@ std::string fix_of(FolderTrouble trouble, const std::string& path, const std::st
     case FolderTrouble::too_long:
       return "a shorter path in DYNAMICCL_SHARED_FOLDER and where it is mounted";
     case FolderTrouble::forbidden:
-    case FolderTrouble::another_users:
       return fmt::format(
           "on the host: chown {} {} (in a user namespace: the number that this user has on the "
-          "host, /proc/self/uid_map)",
+          "host, /proc/self/uid_map; under SELinux: --volume with :z)",
           user, name);
-    case FolderTrouble::open_to_others:
-      return fmt::format("chmod 700 {}", name);
     case FolderTrouble::not_writable:
       return fmt::format("mount it for writing, without :ro: docker run {} ...",
                          volume_option(path));
@@ -107,8 +61,9 @@ std::string fix_of(FolderTrouble trouble, const std::string& path, const std::st
           "remount,nr_inodes=0,size=16m its tmpfs",
           name);
     case FolderTrouble::no_sockets:
+    case FolderTrouble::not_memory:
       return fmt::format(
-          "a folder on a local file system: mkdir -m 700 /dev/shm/job; docker run {} ...",
+          "a folder in memory (tmpfs), on the host: mkdir -m 1777 /dev/shm/job; docker run {} ...",
           volume_option("/dev/shm/job", path));
   }
   return "";
@@ -126,7 +81,6 @@ void find_folder_trouble(const json& meeting, std::vector<Trouble>& found) {
               fix_of(trouble, text("path"), user.is_number() ? user.dump() : "USER")});
 }
 
-/// Ranks of one machine that look into different folders reach each other by TCP.
 void find_folders_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
   for (const auto& [host, ranks] : ranks_by_host(symptoms.facts)) {
     std::set<json> seen;
@@ -134,35 +88,59 @@ void find_folders_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
       if (const json& folder = fact(*facts, "shm", "folder"); folder.is_object())
         seen.insert(folder);
     if (seen.size() > 1)
-      add(found, {fmt::format("{} ranks of one machine see {} different folders: they reach each "
-                              "other by TCP",
+      add(found, {fmt::format("{} ranks of one machine see {} different folders: they stay "
+                              "different hosts, and NCCL speaks by sockets",
                               ranks.size(), seen.size()),
                   "mount one folder of the host in every container"});
   }
 }
 
-/// Rings lie in memory of the sending rank's container, whatever its /dev/shm holds.
-void find_little_memory(const json& facts, int ranks, std::vector<Trouble>& found) {
-  const auto limit = whole_number<std::uint64_t>(fact(facts, "cgroup", "memory_limit_bytes"));
-  const Bytes needed = ring_memory(facts, ranks);
-  if (!limit || *limit >= needed.count()) return;
-  add(found,
-      {fmt::format("a container's memory limit is {}, and the rings of one communicator take {}",
-                   format_bytes(Bytes(*limit)), format_bytes(needed)),
-       fmt::format("--memory {}m or more, beside what the program needs", needed.count() >> 20)});
+/// A container's GPU that another has not: sets that differ stay different hosts.
+void find_unequal_gpus(const Symptoms& symptoms, std::vector<Trouble>& found) {
+  for (const auto& [host, ranks] : ranks_by_host(symptoms.facts)) {
+    std::set<std::int64_t> counts;
+    for (const json* facts : ranks)
+      if (const auto gpus = whole_number<std::int64_t>(fact(*facts, "gpu", "usable")))
+        counts.insert(*gpus);
+    if (counts.size() > 1)
+      add(found, {fmt::format("ranks of one machine see {} and {} GPUs: the library leaves them "
+                              "different hosts, and NCCL speaks by sockets",
+                              *counts.begin(), *counts.rbegin()),
+                  "the same GPUs in every container: " + all_nodes_advice()});
+  }
 }
 
-/// NCCL itself makes a segment in /dev/shm for each rank, whatever carries its messages.
-void find_small_dev_shm(const Symptoms& symptoms, std::vector<Trouble>& found) {
-  std::map<json, std::uint64_t> sharing;
-  for (const json& facts : symptoms.facts) ++sharing[namespace_identity(facts, "shm")];
+/// Socket files are written to by their owner alone.
+void find_users_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
+  std::set<std::uint64_t> users;
+  for (const json& facts : symptoms.facts)
+    if (const json& meeting = fact(facts, "shm", "meeting"); meeting.is_object())
+      if (const auto user = whole_number<std::uint64_t>(meeting.value("user", json())))
+        users.insert(*user);
+  if (users.size() > 1)
+    add(found, {fmt::format("the ranks run as {} users: one may not write to another's socket",
+                            users.size()),
+                "one user for all ranks: docker run --user UID:GID ..."});
+}
+
+/// NCCL makes a segment for each rank, in /dev/shm, which the library moves into the folder.
+void find_small_folder(const Symptoms& symptoms, std::vector<Trouble>& found) {
+  const std::uint64_t needed =
+      static_cast<std::uint64_t>(std::max(symptoms.ranks, 0)) * kNcclSegmentBytes;
   for (const json& facts : symptoms.facts) {
-    const auto size = whole_number<std::uint64_t>(fact(facts, "shm", "size_bytes"));
-    const std::uint64_t needed = sharing[namespace_identity(facts, "shm")] * kNcclSegmentBytes;
-    if (!size || *size >= needed) continue;
-    add(found, {fmt::format("/dev/shm holds {}, and NCCL's own segments take {} there",
-                            format_bytes(Bytes(*size)), format_bytes(Bytes(needed))),
-                "--shm-size 1g (shm_size = \"1GiB\")"});
+    const json& meeting = fact(facts, "shm", "meeting");
+    if (!meeting.is_object()) continue;
+    const auto size = whole_number<std::uint64_t>(meeting.value("size_bytes", json()));
+    // A tmpfs without a limit says 0.
+    if (!size || *size == 0 || *size >= needed) continue;
+    add(found, {fmt::format("{} holds {}, and NCCL's segments take {} there",
+                            meeting.value("path", std::string()), format_bytes(Bytes(*size)),
+                            format_bytes(Bytes(needed))),
+                fmt::format("on the host: mount -o remount,size={}m the tmpfs that it lies in, or "
+                            "mkdir -m 1777 /dev/shm/job; docker run {} ... (--shm-size counts for "
+                            "a container's own /dev/shm alone)",
+                            (needed >> 20) + 64,
+                            volume_option("/dev/shm/job", meeting.value("path", std::string())))});
   }
 }
 
@@ -174,12 +152,12 @@ std::vector<Trouble> troubles(const Symptoms& symptoms) {
     if (!meeting.is_object()) continue;
     named = true;
     find_folder_trouble(meeting, found);
-    find_wrong_settings(facts, found);
-    find_little_memory(facts, symptoms.ranks, found);
   }
   if (!named) return {};
   find_folders_apart(symptoms, found);
-  find_small_dev_shm(symptoms, found);
+  find_unequal_gpus(symptoms, found);
+  find_users_apart(symptoms, found);
+  find_small_folder(symptoms, found);
   return found;
 }
 
@@ -205,13 +183,9 @@ std::string folder_line(const Symptoms& symptoms) {
     if (!meeting.is_object() || !meeting.value("path", json()).is_string()) continue;
     const auto mode = whole_number<unsigned>(meeting.value("mode", json()));
     if (!mode) continue;
-    const auto limit = whole_number<std::uint64_t>(fact(facts, "cgroup", "memory_limit_bytes"));
-    return fmt::format(
-        "shared folder {}: {}, mode {:o}, takes sockets, the same for all ranks; rings of {} a "
-        "communicator in memory ({}); locks no memory",
-        meeting["path"].get<std::string>(), fact_text(facts["shm"], "meeting", "filesystem"), *mode,
-        format_bytes(ring_memory(facts, symptoms.ranks)),
-        limit ? "limit " + format_bytes(Bytes(*limit)) : "no limit");
+    return fmt::format("shared folder {}: {}, mode {:o}, takes sockets, the same for all ranks",
+                       meeting["path"].get<std::string>(),
+                       fact_text(facts["shm"], "meeting", "filesystem"), *mode);
   }
   return "";
 }

@@ -10,7 +10,8 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/fact_access.hpp"
-#include "tuner/export/folder_network.hpp"
+#include "profiles/detect/probes/one_host.hpp"
+#include "tuner/export/one_host.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -49,32 +50,42 @@ std::string peer_link(const json& machine) {
   return fact(machine, "gpu", "nvlink") == true ? "nvlink" : "unknown";
 }
 
+/// Do its ranks load the library that makes them one host, and name it a folder?
+bool has_one_host_library(const EnvironmentProfile& profile) {
+  return preloads_one_host(nccl_setting(profile, "LD_PRELOAD")) &&
+         !nccl_setting(profile, kOneHostFolder).empty();
+}
+
 /// What separates the ranks, as NCCL sees it.
 class Separation {
  public:
-  explicit Separation(const EnvironmentProfile& profile) : profile_(profile) {}
+  explicit Separation(const EnvironmentProfile& profile)
+      : profile_(profile), library_(has_one_host_library(profile)) {}
 
   [[nodiscard]] bool one_container() const {
     return profile_.kind == EnvironmentKind::bare_metal || profile_.ranks_per_container == 0;
   }
   /// A container that joins another's network gets its host name too.
   [[nodiscard]] bool host_names_differ() const {
-    return !one_container() && profile_.uts == Sharing::private_ &&
+    return !one_container() && !library_ && profile_.uts == Sharing::private_ &&
            profile_.network != Sharing::shared && nccl_setting(profile_, "NCCL_HOSTID").empty();
   }
   [[nodiscard]] bool shm_apart() const {
     const bool engine = profile_.kind == EnvironmentKind::single_docker ||
                         profile_.kind == EnvironmentKind::cross_docker;
-    return engine && !one_container() && profile_.ipc == Sharing::private_;
+    return engine && !one_container() && !library_ && profile_.ipc == Sharing::private_ &&
+           profile_.shared_tmpfs != kDevShm;
   }
   [[nodiscard]] bool network_apart() const {
-    return !one_container() && profile_.network == Sharing::private_;
+    return !one_container() && !library_ && profile_.network == Sharing::private_;
   }
   /// Ranks that use one container's /dev/shm, and how much it holds; nullopt: the machine's own.
   [[nodiscard]] std::optional<Bytes> shm_size() const {
     const bool engine = profile_.kind == EnvironmentKind::single_docker ||
                         profile_.kind == EnvironmentKind::cross_docker;
-    if (!engine || profile_.ipc == Sharing::host) return std::nullopt;
+    // A shared folder is as large as the machine's own.
+    if (!engine || library_ || profile_.ipc == Sharing::host || profile_.shared_tmpfs == kDevShm)
+      return std::nullopt;
     constexpr Bytes kEngineDefault{std::uint64_t{64} << 20};
     return profile_.shm_size.count() == 0 ? kEngineDefault : profile_.shm_size;
   }
@@ -86,9 +97,16 @@ class Separation {
   [[nodiscard]] bool peers_hidden() const {
     return !one_container() && profile_.gpus == GpuVisibility::one_per_rank;
   }
+  /// NCCL tries P2P with peers that it takes for its host's, whether their GPUs are visible or not;
+  /// the library forbids it where they are not.
+  [[nodiscard]] bool tries_peers() const {
+    return nccl_setting(profile_, "NCCL_P2P_DISABLE") != "1" && !(library_ && peers_hidden());
+  }
 
  private:
+  static constexpr const char* kDevShm = "/dev/shm";
   const EnvironmentProfile& profile_;
+  bool library_;
 };
 
 void find_host_obstacles(const EnvironmentProfile& profile, const Separation& apart,
@@ -115,15 +133,22 @@ void find_peer_obstacles(const EnvironmentProfile& profile, const Separation& ap
                          const json& machine, std::vector<GpuObstacle>& obstacles) {
   if (apart.peers_hidden())
     obstacles.push_back({"GPU visibility",
-                         "a container sees its own GPU only, so that its rank cannot map a peer's "
-                         "memory",
+                         "a container sees its own GPU only, so that mapping a peer's memory fails "
+                         "(CUDA error 101)",
                          "all GPUs visible (--gpus all, or --device /dev/nvidiaN of each), one per "
                          "rank chosen by CUDA_VISIBLE_DEVICES inside"});
-  if (apart.network_apart() && nccl_setting(profile, "NCCL_CUMEM_ENABLE") != "0")
+  const bool handles = nccl_setting(profile, "NCCL_CUMEM_ENABLE") != "0";
+  if (apart.network_apart() && handles)
     obstacles.push_back({"network namespace",
                          "cuMem handles are passed over abstract UNIX sockets, which end at a "
-                         "network namespace",
-                         "--network=host (or --network=container:FIRST; or NCCL_CUMEM_ENABLE=0)"});
+                         "network namespace, unless a library lays them into a shared folder",
+                         "--network=host (or --network=container:FIRST; or the library of "
+                         "docs/one-host.md)"});
+  if (apart.network_apart() && !handles)
+    obstacles.push_back({"CUDA IPC",
+                         "without cuMem handles NCCL takes CUDA's own IPC, which fails between "
+                         "such containers (\"invalid device context\")",
+                         "leave NCCL_CUMEM_ENABLE unset"});
   if (nccl_setting(profile, "NCCL_P2P_DISABLE") == "1")
     obstacles.push_back({"settings", "NCCL_P2P_DISABLE=1", "leave NCCL_P2P_DISABLE unset"});
   if (peer_link(machine) == "none")
@@ -147,16 +172,12 @@ void find_small_shm(const Separation& apart, int ranks, std::vector<GpuObstacle>
 
 GpuPath path_of(const EnvironmentProfile& profile, const Separation& apart,
                 const std::vector<GpuObstacle>& host, const std::vector<GpuObstacle>& peer) {
-  if (!host.empty())
-    return nccl_setting(profile, "NCCL_NET_PLUGIN").empty() ||
-                   nccl_setting(profile, "DYNAMICCL_SHARED_FOLDER").empty()
-               ? GpuPath::net
-               : GpuPath::folder;
+  if (!host.empty()) return GpuPath::net;
   if (peer.empty()) return GpuPath::p2p;
-  // One host for NCCL, yet handles cannot be passed: it fails instead of falling back
+  // One host for NCCL, yet a peer's memory cannot be had: it fails instead of falling back
   // (cuMemImportFromShareableHandle, error 101).
-  for (const auto& obstacle : peer)
-    if (obstacle.what == "network namespace" && !apart.peers_hidden()) return GpuPath::impossible;
+  if (apart.tries_peers() && (apart.network_apart() || apart.peers_hidden()))
+    return GpuPath::impossible;
   return nccl_setting(profile, "NCCL_SHM_DISABLE") == "1" ? GpuPath::net : GpuPath::shm;
 }
 
@@ -168,8 +189,6 @@ std::string summary_of(const GpuPrediction& prediction, int ranks) {
       return fmt::format("{} ranks reach each other's GPU memory ({})", ranks, prediction.link);
     case GpuPath::shm:
       return "ranks stage through host memory";
-    case GpuPath::folder:
-      return "ranks of one machine copy through host memory that they hand each other in a folder";
     case GpuPath::net:
       return "ranks of one machine go through the network transport";
     case GpuPath::impossible:
@@ -224,25 +243,38 @@ EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
   use_host_ipc(profile);
   profile.uts = Sharing::host;
   profile.gpus = GpuVisibility::all;
-  for (const char* name :
-       {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_PLUGIN", "NCCL_NET",
-        "DYNAMICCL_SHARED_FOLDER", "NCCL_TUNER_PLUGIN", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
+  const auto drop = [&](const char* name) {
     profile.environment.erase(name);
     drop_setting(profile, Backend::nccl, SettingScope::env, name);
-  }
+  };
+  // What else is preloaded is the user's own.
+  if (has_one_host_library(profile)) drop("LD_PRELOAD");
+  for (const char* name : {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE",
+                           "NCCL_CUMEM_HOST_ENABLE", "NCCL_WIN_ENABLE", kOneHostFolder})
+    drop(name);
+  profile.shared_tmpfs.clear();
   return profile;
 }
 
-EnvironmentProfile with_shared_folder(EnvironmentProfile profile) {
-  constexpr const char* kReason = "through a folder that isolated ranks share";
+OneHostWay one_host_way(const EnvironmentProfile& profile) {
+  return profile.gpus == GpuVisibility::all ? OneHostWay::library : OneHostWay::settings;
+}
+
+EnvironmentProfile with_one_host(EnvironmentProfile profile) {
+  constexpr const char* kReason = "isolated ranks of one machine as one host (docs/one-host.md)";
   const auto put = [&](const std::string& name, const std::string& value) {
     put_setting(profile, Backend::nccl, {{SettingScope::env, name, value}, kReason});
   };
-  const std::string plugin = "{program_folder}/libdynamiccl-nccl-plugin.so";
-  for (const auto& [name, value] : folder_network(plugin, "{run_folder}")) put(name, value);
-  put("NCCL_TUNER_PLUGIN", plugin);
-  put("NCCL_MIN_CTAS", kFolderChannels);
-  put("NCCL_MAX_CTAS", kFolderChannels);
+  if (one_host_way(profile) == OneHostWay::library) {
+    profile.shared_tmpfs = kUsualFolder;
+    for (const auto& [name, value] :
+         one_host_library("{program_folder}/" + std::string(kOneHostLibrary), kUsualFolder))
+      put(name, value);
+    return profile;
+  }
+  profile.shm_size = Bytes(0);
+  profile.shared_tmpfs = "/dev/shm";
+  for (const auto& [name, value] : one_host_settings()) put(name, value);
   return profile;
 }
 

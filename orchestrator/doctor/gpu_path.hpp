@@ -5,6 +5,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "profiles/profile.hpp"
+#include "tuner/export/one_host.hpp"
 
 namespace dynamiccl {
 
@@ -13,17 +14,15 @@ enum class GpuPath {
   none,        ///< no GPU, or one rank
   p2p,         ///< GPU to GPU, over NVLink or PCIe
   shm,         ///< staged in host memory that both ranks map
-  folder,      ///< through a folder that isolated ranks share, by this project's plugin
   net,         ///< network transport, sockets or RDMA, although one machine holds both
   impossible,  ///< NCCL gives up
 };
 template <>
 struct NameTable<GpuPath> {
   static constexpr std::string_view what = "GPU path";
-  static constexpr std::array entries{
-      Named{GpuPath::none, "none"}, Named{GpuPath::p2p, "P2P"},
-      Named{GpuPath::shm, "SHM"},   Named{GpuPath::folder, "FOLDER"},
-      Named{GpuPath::net, "NET"},   Named{GpuPath::impossible, "impossible"}};
+  static constexpr std::array entries{Named{GpuPath::none, "none"}, Named{GpuPath::p2p, "P2P"},
+                                      Named{GpuPath::shm, "SHM"}, Named{GpuPath::net, "NET"},
+                                      Named{GpuPath::impossible, "impossible"}};
 };
 
 /// NCCL 2.1x and later make a segment of this size in /dev/shm for every rank with a proxy thread,
@@ -58,8 +57,11 @@ bool shows_gpus(const EnvironmentProfile& profile, const nlohmann::json& machine
 /// visible.
 EnvironmentProfile with_gpu_path(EnvironmentProfile profile);
 
-/// The profile whose ranks stay as isolated as they are, with NCCL's network going through a folder
-/// that they share (docs/transport.md).
-EnvironmentProfile with_shared_folder(EnvironmentProfile profile);
+/// How ranks that stay as isolated as they are become one host: by the library where they see all
+/// GPUs, as settings alone lead to no peer's memory.
+OneHostWay one_host_way(const EnvironmentProfile& profile);
+
+/// The profile whose ranks stay as isolated as they are, and are one host to NCCL.
+EnvironmentProfile with_one_host(EnvironmentProfile profile);
 
 }  // namespace dynamiccl

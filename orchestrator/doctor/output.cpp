@@ -203,7 +203,8 @@ std::string to_text(const Diagnosis& diagnosis) {
   if (diagnosis.gpu.path != GpuPath::none)
     text += fmt::format("  nccl, foretold: {} ({})\n", name_of(diagnosis.gpu.path),
                         diagnosis.gpu.summary);
-  if (const auto line = folder_line(symptoms); !line.empty()) text += "  " + line + "\n";
+  for (const auto& line : {folder_line(symptoms), imex_line(symptoms)})
+    if (!line.empty()) text += "  " + line + "\n";
   for (const auto& problem : symptoms.problems) text += fmt::format("  PROBLEM {}\n", problem);
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     text += finding_text(diagnosis.findings[i]);

@@ -21,7 +21,7 @@ std::optional<int> link_tier(const nlohmann::json& regime, int nodes) {
   const std::string rated = fact_text(regime, "ingredients", "inter_tier");
   const bool stands_for_another = inside == "none" && rated.starts_with("shaped-");
   if (nodes <= 1 && !stands_for_another) {
-    if (inside == "nvlink" || inside == "shm" || inside == "folder") return 1;
+    if (inside == "nvlink" || inside == "shm") return 1;
     if (inside == "pcie" || inside == "none") return 2;
     return std::nullopt;
   }

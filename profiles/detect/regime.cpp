@@ -155,15 +155,15 @@ std::string apart_text(const json& names) {
   return text.empty() ? "all shared" : "apart:" + text;
 }
 
-std::string readable_name(const std::map<std::string, Ingredient>& all) {
+std::string readable_name(const std::map<std::string, Ingredient>& all,
+                          const std::string& one_host) {
   const auto text = [&](const char* key) {
     const json& value = all.at(key).value;
     return value.is_string() ? value.get<std::string>() : std::string();
   };
   const std::string intra = text("intra_link");
-  std::string local = intra == "none"     ? "no shared link"
-                      : intra == "folder" ? "shared folder"
-                                          : intra;
+  std::string local = intra == "none" ? "no shared link" : intra;
+  if (!one_host.empty()) local += " (one host by " + one_host + ")";
   if (intra == "shm" && all.at("single_copy").value == true) local += "+cma";
   if (all.at("small_shm").value == true) local += " (small /dev/shm)";
   const std::string link = text("inter_link");
@@ -304,12 +304,14 @@ Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContex
   }
   Regime regime;
   regime.id = stable_id("regime 1 " + ingredients.dump());
-  regime.name = readable_name(all);
+  const std::string one_host = one_host_by(hosts, context);
+  regime.name = readable_name(all, one_host);
   regime.json = {{"schema", 1},
                  {"ingredients", std::move(ingredients)},
                  {"evidence", std::move(evidence)},
                  {"features", features(facts_of_ranks, hosts, context, all)},
                  {"pairs", places_of_pairs(facts_of_ranks, context)}};
+  if (!one_host.empty()) regime.json["one_host"] = one_host;
   if (auto declared = declared_details(context); !declared.empty())
     regime.json["declared"] = std::move(declared);
   return regime;

@@ -1,7 +1,5 @@
 #include "profiles/detect/regime_links.hpp"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -9,6 +7,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/json.hpp"
 #include "profiles/detect/fact_access.hpp"
+#include "profiles/detect/probes/one_host.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -71,18 +70,21 @@ std::string gpu_peer_link(const HostGroups& hosts) {
   return known && !paths.contains("unknown") ? "none" : "unknown";
 }
 
-/// Do all ranks of a host ask NCCL for the network through one and the same folder?
-bool one_shared_folder(const HostGroups& hosts) {
-  for (const auto& [host, ranks] : hosts) {
-    std::set<json> folders;
-    for (const json* facts : ranks) {
-      // NCCL compares names of networks so.
-      if (strcasecmp(variable(*facts, "NCCL_NET").c_str(), "DynamICCL") != 0) return false;
-      folders.insert(fact(*facts, "shm", "folder"));
-    }
-    if (folders.size() != 1 || !folders.begin()->is_object()) return false;
-  }
-  return !hosts.empty();
+/// Does a rank alone promise to be made one host with others of its folder (docs/one-host.md)?
+bool may_be_one_host(const json& facts) {
+  const json& meeting = fact(facts, "shm", "meeting");
+  const bool fit = meeting.is_object() && meeting.value("trouble", json()) == "none";
+  return fit && preloads_one_host(variable(facts, "LD_PRELOAD")) &&
+         whole_number<int>(fact(facts, "gpu", "imex_channels")).value_or(0) == 0;
+}
+
+/// What must be equal for ranks to be one host by the library; null: this one is not.
+json one_host_identity(const json& facts) {
+  const std::string told = variable(facts, "NCCL_HOSTID");
+  // What the library has answered NCCL, where it has been asked.
+  if (!told.empty()) return told.starts_with(kOneHostIdBegin) ? json(told) : json();
+  if (!may_be_one_host(facts)) return {};
+  return {{"folder", fact(facts, "shm", "folder")}, {"gpus", fact(facts, "gpu", "usable")}};
 }
 
 Ingredient gpu_link(const HostGroups& hosts, const RegimeContext& context, bool shared_memory) {
@@ -91,24 +93,27 @@ Ingredient gpu_link(const HostGroups& hosts, const RegimeContext& context, bool 
       any_rank(hosts, [](const json& facts) { return variable(facts, "NCCL_P2P_DISABLE") == "1"; });
   const bool shm_off =
       any_rank(hosts, [](const json& facts) { return variable(facts, "NCCL_SHM_DISABLE") == "1"; });
-  if (nccl && !looks_like_one_host(hosts))
+  const bool library = nccl && is_one_host_by_library(hosts);
+  if (nccl && !library && !looks_like_one_host(hosts))
     return {"none", "the ranks' host names differ: NCCL takes them for different machines"};
-  if (!shared_memory)
+  if (!library && !shared_memory)
     return {"none", "the ranks' /dev/shm differ: no peer access, no shared memory"};
-  const Ingredient staged = nccl && shm_off
-                                ? Ingredient{"none", "NCCL_SHM_DISABLE=1"}
-                                : Ingredient{"shm", "one /dev/shm for the ranks of a host"};
+  const Ingredient staged =
+      nccl && shm_off ? Ingredient{"none", "NCCL_SHM_DISABLE=1"}
+      : library       ? Ingredient{"shm", "one host by a library and a folder of all ranks"}
+                      : Ingredient{"shm", "one /dev/shm for the ranks of a host"};
   const auto staged_because = [&](const std::string& why) {
     return Ingredient{staged.value, why + "; " + staged.evidence};
   };
   if (nccl && peer_off) return staged_because("NCCL_P2P_DISABLE=1");
-  if (is_apart(hosts, "net"))
+  if (!library && is_apart(hosts, "net"))
     return staged_because("separate network namespaces: CUDA memory handles cannot be passed");
   if (is_apart(hosts, "mnt") && !peers_are_visible(hosts))
     return staged_because("a container sees one GPU only");
   const std::string link = gpu_peer_link(hosts);
-  if (link == "nvlink") return {"nvlink", "NVLink between the GPUs"};
-  if (link == "pcie") return {"pcie", "peer access over PCIe, no NVLink"};
+  const std::string by = library ? "; one host by a library and a folder of all ranks" : "";
+  if (link == "nvlink") return {"nvlink", "NVLink between the GPUs" + by};
+  if (link == "pcie") return {"pcie", "peer access over PCIe, no NVLink" + by};
   if (link == "none") return staged_because("the GPUs have no peer access");
   return {"unknown", "how the GPUs reach each other is not known (NVML was not read)"};
 }
@@ -252,6 +257,26 @@ bool is_apart(const HostGroups& hosts, const std::string& name) {
   return false;
 }
 
+bool is_one_host_by_library(const HostGroups& hosts) {
+  bool several = false;
+  for (const auto& [host, ranks] : hosts) {
+    std::set<json> identities;
+    for (const json* facts : ranks) identities.insert(one_host_identity(*facts));
+    if (identities.size() > 1 || identities.begin()->is_null()) return false;
+    several = several || ranks.size() > 1;
+  }
+  return several;
+}
+
+std::string one_host_by(const HostGroups& hosts, const RegimeContext& context) {
+  if (context.backend != Backend::nccl) return "";
+  if (is_one_host_by_library(hosts)) return "library";
+  const bool named =
+      is_apart(hosts, "uts") && !is_apart(hosts, "shm") && looks_like_one_host(hosts) &&
+      !any_rank(hosts, [](const json& facts) { return variable(facts, "NCCL_HOSTID").empty(); });
+  return named ? "settings" : "";
+}
+
 bool uses_gpu(Backend backend) { return backend_facts(backend).on_gpu; }
 
 Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
@@ -259,12 +284,7 @@ Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
       any_rank(hosts, [](const json& facts) { return fact(facts, "shm", "device").is_null(); });
   if (unknown || hosts.empty()) return {"unknown", "a rank's /dev/shm is not known"};
   const bool shared_memory = !is_apart(hosts, "shm");
-  if (uses_gpu(context.backend)) {
-    const Ingredient link = gpu_link(hosts, context, shared_memory);
-    if (link.value == "none" && context.backend == Backend::nccl && one_shared_folder(hosts))
-      return {"folder", link.evidence + "; NCCL_NET=DynamICCL goes through a folder of all ranks"};
-    return link;
-  }
+  if (uses_gpu(context.backend)) return gpu_link(hosts, context, shared_memory);
   if (shared_memory) return {"shm", "one /dev/shm for the ranks of a host"};
   return {"none", "the ranks' /dev/shm differ"};
 }

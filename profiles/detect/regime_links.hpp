@@ -25,6 +25,14 @@ bool is_apart(const HostGroups& hosts, const std::string& name);
 
 bool uses_gpu(Backend backend);
 
+/// Are the ranks of each host one host to NCCL by the library of docs/one-host.md: as it has
+/// answered NCCL in them, or as they are about to load it?
+bool is_one_host_by_library(const HostGroups& hosts);
+
+/// How ranks with host names of their own are one host to NCCL: "library", "settings" (one
+/// NCCL_HOSTID and one /dev/shm), or "" where they are not or speak another library.
+std::string one_host_by(const HostGroups& hosts, const RegimeContext& context);
+
 /// "nvlink", "pcie", "shm", "none" or "unknown": the best link the ranks of one host can use.
 Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context);
 

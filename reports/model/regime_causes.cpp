@@ -37,8 +37,8 @@ RegimeCause no_shared_memory(const json& ingredients, const std::string& why) {
   const bool by_setting = why.find("NCCL_SHM_DISABLE=1") != std::string::npos;
   return {"NCCL's ranks share no memory" + because,
           by_setting ? "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE unset"
-                     : "ipc, uts, network = \"host\", gpus = \"all\"; or NCCL_NET=DynamICCL in a "
-                       "folder: dynamiccl doctor"};
+                     : "ipc, uts, network = \"host\", gpus = \"all\"; or one host by a folder: "
+                       "dynamiccl doctor"};
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
-"""Jobs that load the plugin, on CPUs, and the faults that meet them: its tuner's leader and folder, its network's ranks and folder.
+"""Jobs that load the plugin, on CPUs, and the faults that meet them: its tuner's leader and folder.
 
 Unlike runs these have no database: a job is started, met by one fault, and judged by what its ranks say."""
 import glob
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -13,9 +12,6 @@ import time
 from faults.machine import processes, read, send, session_seconds
 
 JOB_LIMIT_S = 90
-# What a rank of the storm may say after a fault: an error of the network, by the call that told it.
-NET_ERROR = re.compile(r"^(init|listen|connect|accept|regMr|isend|irecv|test|deregMr|close|closeListen|finalize) -?\d+: .+")
-NOT_CONNECTED = ("the other rank ended before it connected", "handles cannot be passed on", "no connection comes about")
 
 
 class Job:
@@ -210,118 +206,10 @@ def spoil_tuner_folder(job):
     return how
 
 
-class NetJob(Job):
-    """Ranks that connect, send each other messages through the plugin's network and part, round after round."""
-
-    def __init__(self, number, world):
-        super().__init__(number, world)
-        self.ranks_count = random.choice([2, 3])
-        words = ["--ranks", self.ranks_count, "--channels", random.choice([1, 2, 4]), "--messages", 60, "--rounds", 60]
-        words += ["--patience", 12, "--seed", number, "--folder", self.folder]
-        words += random.choice([[], ["--fork-often"]])
-        words += ["--library", f"{world.program_folder}/libdynamiccl-nccl-plugin.so"]
-        threads = {"DYNAMICCL_TRANSPORT_THREADS": random.choice(["0", "1"])}
-        self.storm = self.start([f"{world.test_folder}/net_storm", *map(str, words)], threads)
-        self.victim, self.must_end_well = None, False
-
-    def ranks(self):
-        return [one for one in processes() if one.parent == str(self.storm.pid)]
-
-    def began(self):
-        end = time.monotonic() + 10
-        while time.monotonic() < end and self.storm.poll() is None and len(self.ranks()) < self.ranks_count:
-            time.sleep(0.005)
-        time.sleep(random.uniform(0, 0.8))
-
-    def judge(self):
-        code = self.wait(self.storm, JOB_LIMIT_S, "a storm of messages")
-        last = ([line for line in self.said().split("\n") if line.strip()] or [""])[-1]
-        if code == 0:
-            self.world.storms += 1
-        elif code == 1 and not self.must_end_well:
-            self.judge_words(last)
-        else:
-            self.problem(f"a storm of messages ended with {code}: {last[:300]}")
-        left = [name for name in os.listdir(self.folder) if name.endswith(".sock")] if os.path.isdir(self.folder) else []
-        cleaned = subprocess.run(
-            [self.world.program, "clean"], env={**os.environ, "DYNAMICCL_SHARED_FOLDER": self.folder}, capture_output=True
-        )
-        still = [name for name in left if os.path.exists(f"{self.folder}/{name}")]
-        if cleaned.returncode != 0 or still:
-            self.problem(f"after clean ({cleaned.returncode}) socket files are left: {still}")
-
-    def judge_words(self, words):
-        parts = dict(re.findall(r"rank (\d+): (.*?)(?=; rank \d+: |$)", words))
-        told = 0
-        for rank, text in parts.items():
-            if NET_ERROR.match(text):
-                told += 1
-            elif text == "signal 9" and self.victim:
-                told += 1
-            elif not text.startswith(NOT_CONNECTED):
-                self.problem(f"rank {rank} ended without an error of the network: {text[:200]}")
-        if told == 0:
-            self.problem("no rank was told what happened: " + words[:300])
-
-
-def kill_net_rank(job):
-    job.began()
-    ranks = job.ranks()
-    if not ranks:
-        return ""
-    job.victim = random.choice(ranks).pid
-    return "SIGKILL" if send(job.victim, signal.SIGKILL) else ""
-
-
-def stop_net_rank(job):
-    job.began()
-    ranks = job.ranks()
-    if not ranks:
-        return ""
-    victim = random.choice(ranks).pid
-    if not send(victim, signal.SIGSTOP):
-        return ""
-    time.sleep(random.uniform(0.05, 3))
-    send(victim, signal.SIGCONT)
-    job.must_end_well = True
-    return "SIGSTOP for a while"
-
-
-def spoil_net_folder(job):
-    job.began()
-    if job.storm.poll() is not None:
-        return ""
-    how = random.choice(["no inodes", "disk full", "replaced", "moved", "open to all", "sockets removed", "made a file"])
-    if how in ("no inodes", "disk full"):
-        (fill_inodes if how == "no inodes" else fill_blocks)(job.folder, random.uniform(0.05, 1))
-        # Rings lie in memory, not on the folder's disk.
-        job.must_end_well = how == "disk full"
-    elif how == "sockets removed":
-        end = time.monotonic() + random.uniform(0.05, 0.5)
-        while time.monotonic() < end:
-            for path in glob.glob(f"{job.folder}/*.sock"):
-                try:
-                    os.remove(path)
-                except OSError:
-                    pass
-    elif how == "open to all":
-        os.chmod(job.folder, 0o777)
-    else:
-        os.rename(job.folder, job.folder + "-moved")
-        if how == "replaced":
-            os.mkdir(job.folder, 0o700)
-        if how == "made a file":
-            open(job.folder, "w").close()
-    return how
-
-
 JOBS = {
     "kill-leader": (TunedJob, kill_leader),
     "stop-leader": (TunedJob, stop_leader),
     "spoil-tuner-folder": (TunedJob, spoil_tuner_folder),
-    "kill-net-rank": (NetJob, kill_net_rank),
-    "stop-net-rank": (NetJob, stop_net_rank),
-    "spoil-net-folder": (NetJob, spoil_net_folder),
 }
 
 

@@ -23,7 +23,7 @@ class World:
         self.program_folder, self.test_folder = os.path.dirname(self.program), os.path.abspath(options.tests)
         self.base = "/tmp/trials"
         self.run_folder, self.cache = "/tmp/run-folder", "/tmp/cache"
-        self.settings, self.storms = 0, 0  # changes that ranks of jobs agreed on, storms of messages that ended well
+        self.settings = 0  # changes that ranks of jobs agreed on
         self.compared, self.age_run_folders = 0, False
         self.foreign = None
         for folder in (self.base, self.cache, self.kept):

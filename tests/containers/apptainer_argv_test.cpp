@@ -81,6 +81,14 @@ TEST_CASE("namespaces and GPUs are flags, and nothing ever cleans the environmen
   CHECK_THAT(argv, !ContainsSubstring("--cleanenv") && !ContainsSubstring("--contain"));
 }
 
+TEST_CASE("one memory folder of the machine is bound where the profile says") {
+  EnvironmentProfile profile = hybrid();
+  profile.shared_tmpfs = "/run/job";
+  CHECK_THAT(join(apptainer_exec_argv(profile, kRequest, site(true)), " "),
+             ContainsSubstring(" --bind /dev/shm/dyn-1-0:/run/job /images/rootfs"));
+  CHECK(plan_apptainer(profile, kRequest, site(true)).tmpfs == "/dev/shm/dyn-1-0");
+}
+
 TEST_CASE("ranks with a UTS namespace each get a host name each") {
   EnvironmentProfile profile = hybrid();
   profile.ipc = profile.pid = profile.uts = Sharing::private_;

@@ -97,6 +97,20 @@ TEST_CASE("CPUs and CPU time of a profile are flags of every container") {
     CHECK_THAT(argv_of(plan, index), ContainsSubstring(" --cpuset-cpus 0,2-3 --cpus 1.5 "));
 }
 
+TEST_CASE("one memory folder of the machine is every container's, where the profile says") {
+  EnvironmentProfile profile = cross();
+  CHECK(plan_docker(kDocker, profile, request(2), site()).tmpfs.empty());
+  profile.shm_size = Bytes(0);
+  profile.shared_tmpfs = "/dev/shm";
+  const EnvironmentPlan plan = plan_docker(kDocker, profile, request(2), site());
+  CHECK(plan.tmpfs == "/dev/shm/dyn-0a1b2c3d-0");
+  for (const std::size_t index : {0U, 1U}) {
+    CHECK_THAT(argv_of(plan, index),
+               ContainsSubstring(" --volume /dev/shm/dyn-0a1b2c3d-0:/dev/shm "));
+    CHECK_THAT(argv_of(plan, index), !ContainsSubstring("--shm-size"));
+  }
+}
+
 TEST_CASE("cross-docker: one container per rank on a network of its own (B-04)") {
   const EnvironmentPlan plan = plan_docker(kDocker, cross(), request(2), site());
   CHECK(join(plan.network.create, " ") ==

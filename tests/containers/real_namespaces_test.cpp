@@ -65,7 +65,8 @@ std::string shm_kib(const Environment& environment, int rank) {
 TEST_CASE("ranks see exactly the namespaces that the profile promises (B-01, B-02, B-03, B-04)") {
   for (const char* name :
        {"bare-metal", "singularity", "singularity-inside", "singularity-userns",
-        "singularity-userns-inside", "singularity-apart", "single-docker", "cross-docker",
+        "singularity-userns-inside", "singularity-apart", "singularity-apart-one-host",
+        "single-docker", "cross-docker", "cross-docker-folder", "cross-docker-one-host",
         "cross-docker-host-network", "cross-docker-shared", "cross-docker-shared-ipc"}) {
     DYNAMIC_SECTION(name) {
       const EnvironmentProfile& profile = shipped(name);
@@ -82,6 +83,24 @@ TEST_CASE("sharing one namespace of their own, apart from the host's") {
   const auto environment = started(profile, test_request("shared"));
   check_namespaces(profile, *environment);
   CHECK(shm_kib(*environment, 0) == shm_kib(*environment, 1));
+}
+
+TEST_CASE("containers that share nothing else have one memory folder where the profile says") {
+  for (const char* name :
+       {"cross-docker-folder", "cross-docker-one-host", "singularity-apart-one-host"}) {
+    INFO(name);
+    const EnvironmentProfile& profile = shipped(name);
+    const auto environment = started(profile, test_request("one-folder"));
+    const std::string& folder = profile.shared_tmpfs;
+    const std::string outside = environment->plan().tmpfs;
+    CHECK(std::filesystem::is_directory(outside));
+    output_in(*environment, 0, {"sh", "-c", "echo from-rank-0 > " + folder + "/nccl-abcdef"});
+    CHECK(output_in(*environment, 1, {"cat", folder + "/nccl-abcdef"}) == "from-rank-0");
+    CHECK(output_in(*environment, 1, {"stat", "--file-system", "--format=%T", folder}) == "tmpfs");
+    CHECK(output_in(*environment, 0, {"hostname"}) != output_in(*environment, 1, {"hostname"}));
+    environment->stop();
+    CHECK_FALSE(std::filesystem::exists(outside));
+  }
 }
 
 TEST_CASE("/dev/shm has the profile's size, else the engine's 64 MiB") {

@@ -37,6 +37,27 @@ TEST_CASE("environments of one run get names of their own and leave no folder") 
   CHECK_FALSE(fs::exists(first_path));
 }
 
+TEST_CASE("the memory that containers share goes with the folder, of a dead owner's, too") {
+  const TempFolder temp;
+  const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path());
+  std::string memory;
+  {
+    const RunFolder folder("run-of-memory-" + std::to_string(getpid()));
+    memory = RunFolder::tmpfs_of(folder.name());
+    folder.make_tmpfs();
+    std::ofstream(memory + "/nccl-shm-abcdef") << "x";
+    CHECK((fs::status(memory).permissions() & fs::perms::sticky_bit) != fs::perms::none);
+    CHECK_THROWS_AS(folder.make_tmpfs(), Error);
+  }
+  CHECK_FALSE(fs::exists(memory));
+  const std::string dead = "dyn-dead-" + std::to_string(getpid());
+  fs::create_directory(temp.path() + "/" + dead);
+  std::ofstream(temp.path() + "/" + dead + "/owner") << "999999999.1.00000000\n";
+  fs::create_directory(RunFolder::tmpfs_of(dead));
+  CHECK(remove_run_folder(dead) ==
+        std::vector<std::string>{RunFolder::tmpfs_of(dead), temp.path() + "/" + dead});
+}
+
 TEST_CASE("only folders of dead owners are abandoned") {
   const TempFolder temp;
   const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path());

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -81,4 +84,35 @@ TEST_CASE("of shared memory only what nobody uses, of this user's and of this ti
   for (const auto& kept : {of_others, mapped, open}) CHECK(fs::exists(kept));
   CHECK(fs::is_symlink(folder.path() + "/nccl-link"));
   CHECK(remove_left_segments(folder.path() + "/no-such-folder", 0).empty());
+}
+
+TEST_CASE("sockets that nobody listens on go, living ones stay", "[safety]") {
+  const TempFolder folder;
+  const auto bound = [&](const std::string& name) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string path = folder.path() + "/" + name;
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
+    const int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    REQUIRE(bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    return std::pair{file, path};
+  };
+  const auto [living, living_path] = bound("nccl-socket-0-abc");
+  const auto [dead, dead_path] = bound("nccl-socket-1-abc");
+  const auto [other, other_path] = bound("somebodys-socket");
+  close(dead);
+  close(other);
+  CHECK(remove_left_segments(folder.path(), 0) == std::vector<std::string>{dead_path});
+  CHECK(fs::exists(living_path));
+  CHECK(fs::exists(other_path));
+  close(living);
+}
+
+TEST_CASE("a segment that its user sees under another path is in use", "[safety]") {
+  const TempFolder folder;
+  const auto used = segment(folder, "nccl-shm-abcdef");
+  fs::create_hard_link(used, folder.path() + "/as-a-container-sees-it");
+  const User mapper(folder.path() + "/as-a-container-sees-it", true);
+  CHECK(remove_left_segments(folder.path(), 0).empty());
+  CHECK(fs::exists(used));
 }

@@ -18,6 +18,7 @@
 
 #include "containers/command.hpp"
 #include "core/statistics/statistics.hpp"
+#include "profiles/detect/probes/meeting_folder.hpp"
 #include "tests/e2e/own_job.hpp"
 #include "tuner/table/table.hpp"
 
@@ -196,28 +197,49 @@ TEST_CASE("a job over two hosts gets launch settings, and is told why its calls 
   CHECK(nothing_left(program));
 }
 
-TEST_CASE("ranks that one folder reaches are offered it as their network", "[C-39][E-102]") {
-  const OverNetwork network;
+TEST_CASE("ranks of one machine that stay apart are tried as one host", "[C-39][E-102]") {
+  if (geteuid() != 0) SKIP("namespaces need root");
   const Program program;
   const std::string out = program.folder() + "/tuned";
-  // Sockets so slow that the folder, which costs a busy machine's cores, is faster beyond doubt.
+  // Their /dev/shm is one already: a name suffices.
   const auto tuned =
-      program.run({"tune", "--out", out, "--launches", "4", "--pairs", "2", "--call-agent", "none",
-                   "--steps", "8", "--", kJob, "--pace", "2e6"});
+      program.run({"tune", "--out", out, "--launches", "3", "--pairs", "2", "--call-agent", "none",
+                   "--steps", "8", "--", kJob, "--pace", "4e6", "--hosts", "names"});
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
-  REQUIRE(says(tuned.out, "FASTER"));
-  const std::string conf = text_of(out + "/nccl.conf");
-  CHECK(says(conf, "NCCL_NET=DynamICCL\n"));
-  CHECK(says(conf, "NCCL_NET_PLUGIN=/"));
-  CHECK(says(conf, "DYNAMICCL_SHARED_FOLDER=" + fs::canonical(out).string() + "/network\n"));
-  CHECK(says(conf, "DYNAMICCL_TUNER_TABLE="));
+  REQUIRE(says(tuned.out, "FASTER: one_host=one-host"));
+  CHECK(says(text_of(out + "/nccl.conf"), "NCCL_HOSTID=one-host\nNCCL_NVLS_ENABLE=0\n"));
   CHECK(nothing_left(program));
-  CHECK(fs::is_empty(out + "/network"));
-  setenv("NCCL_CONF_FILE", (out + "/nccl.conf").c_str(), 1);
-  CHECK(std::system((kJob + " --steps 5").c_str()) == 0);
-  unsetenv("NCCL_CONF_FILE");
-  CHECK(fs::is_empty(out + "/network"));
+}
+
+TEST_CASE("ranks that share a folder alone are tried as one host by the library", "[C-39][E-102]") {
+  if (geteuid() != 0) SKIP("namespaces need root");
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const std::string memory = "/dev/shm/one-host-" + std::to_string(getpid());
+  const std::vector<std::string> tune{"tune", "--out",        out,    "--launches", "3",  "--pairs",
+                                      "2",    "--call-agent", "none", "--steps",    "8",  "--",
+                                      kJob,   "--pace",       "4e6",  "--hosts",    "all"};
+  fs::create_directory(memory);
+  setenv("DYNAMICCL_SHARED_FOLDER", memory.c_str(), 1);
+  const auto tuned = program.run(tune);
+  unsetenv("DYNAMICCL_SHARED_FOLDER");
+  fs::remove_all(memory);
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  REQUIRE(says(tuned.out, "FASTER: one_host=one-host"));
+  const std::string library = DYNAMICCL_BINARY_DIR "/libdynamiccl-onehost.so";
+  CHECK(says(tuned.out, "/nccl.conf LD_PRELOAD="));
+  CHECK(says(text_of(out + "/nccl.conf"), "DYNAMICCL_SHARED_FOLDER=" + memory + "\n"));
+  CHECK(says(text_of(out + "/nccl.conf"), "every rank: LD_PRELOAD=" + library + "\n"));
+  CHECK(nothing_left(program));
+  // On a disk it may be another machine's, too.
+  if (look_at_meeting_folder(program.folder()).filesystem == "tmpfs") return;
+  const auto on_disk = program.run(tune);
+  INFO(on_disk.err);
+  CHECK(says(on_disk.err, "one host could not be tried (docs/one-host.md): "));
+  CHECK(says(on_disk.err, "not in a tmpfs"));
+  CHECK(nothing_left(program));
 }
 
 TEST_CASE("settings per call are learnt where the launch settings stay the default",
@@ -552,7 +574,7 @@ TEST_CASE("sums of three ranks that keep their order: no call's settings are lea
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
   CHECK(says(tuned.err, "sums must stay the same bit by bit: "));
-  CHECK_FALSE(says(tuned.err, "network=DynamICCL"));
+  CHECK_FALSE(says(tuned.err, "one_host="));
   CHECK(program.value("SELECT count(*) FROM decision WHERE task_key NOT LIKE 'nccl/job/step/%'") ==
         0);
 }

@@ -1,6 +1,9 @@
 // Runs whose surroundings break: streams, ranks, the database.
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -8,6 +11,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -329,47 +333,35 @@ TEST_CASE("a pipe or a device in an owner's place holds up no run and no clean",
   CHECK_FALSE(fs::exists(folder + "/dyn-zero-0"));
 }
 
-TEST_CASE("clean removes the socket files of killed ranks, and those alone", "[safety]") {
+TEST_CASE("clean removes what killed ranks left in their folder, and that alone", "[safety]") {
   const Program program;
   const std::string shared = program.folder() + "/shared";
-  const std::string meeting = program.folder() + "/meeting";
-  for (const auto& path : {shared, meeting}) {
-    fs::create_directory(path);
-    fs::permissions(path, fs::perms::owner_all);
+  fs::create_directory(shared);
+  const auto bound = [&](const std::string& name) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", shared.c_str(), name.c_str());
+    const int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    REQUIRE(bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    return file;
+  };
+  const int living = bound("nccl-socket-0-1");
+  close(bound("nccl-socket-1-1"));
+  const int used = open((shared + "/nccl-shm-abcdef").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  for (const char* name : {"/nccl-shm-ghijkl", "/nccl-gpu-00000000:1b:00.0", "/notes.txt"})
+    std::ofstream(shared + name) << "x";
+  const auto cleaned =
+      shell("DYNAMICCL_RUN_FOLDER=" + program.folder() + "/runs DYNAMICCL_SHARED_FOLDER=" + shared +
+            " " + DYNAMICCL_BINARY_DIR + "/dynamiccl clean --db " + program.db());
+  INFO(cleaned.err << cleaned.out);
+  for (const char* name : {"nccl-socket-1-1", "nccl-shm-ghijkl", "nccl-gpu-00000000:1b:00.0"}) {
+    CHECK_THAT(cleaned.out, ContainsSubstring("removed file " + shared + "/" + name + "\n"));
+    CHECK_FALSE(fs::exists(shared + "/" + name));
   }
-  const auto files = [&] {
-    return std::distance(fs::directory_iterator(shared), fs::directory_iterator());
-  };
-  // Each rank makes two socket files and waits for its peers, of which there is none.
-  const std::string rank = "cd " + meeting +
-                           " && mkfifo rank0.handles rank1.handles rank2.handles;" +
-                           DYNAMICCL_BINARY_DIR + "/tests/net_storm --library " +
-                           DYNAMICCL_BINARY_DIR + "/libdynamiccl-nccl-plugin.so --folder " +
-                           shared + " --meeting " + meeting + " --ranks 3 --as-rank ";
-  const auto start = [&](const std::string& number, long wanted) {
-    const pid_t pid = std::stoi(shell(rank + number + " >/dev/null 2>&1 & echo $!").out);
-    for (int i = 0; i < 6000 && files() < wanted; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    CHECK(files() == wanted);
-    return pid;
-  };
-  const pid_t killed = start("0", 2);
-  const pid_t alive = start("1", 4);
-  std::ofstream(shared + "/dynamiccl-notes.txt") << "mine";
-  REQUIRE(kill(killed, SIGKILL) == 0);
-  const std::string clean = "DYNAMICCL_RUN_FOLDER=" + program.folder() +
-                            "/runs DYNAMICCL_SHARED_FOLDER=" + shared + " " + DYNAMICCL_BINARY_DIR +
-                            "/dynamiccl clean --db " + program.db();
-  CommandResult cleaned;
-  // The kernel may take a moment to close a killed rank's sockets.
-  for (int i = 0; i < 100 && files() == 5; ++i) cleaned = shell(clean);
-  INFO(cleaned.err);
-  CHECK_THAT(cleaned.out, ContainsSubstring("removed 2 socket files of ended ranks in " + shared));
-  CHECK(files() == 3);
-  kill(alive, SIGKILL);
-  for (int i = 0; i < 100 && files() != 1; ++i) cleaned = shell(clean);
-  CHECK(fs::exists(shared + "/dynamiccl-notes.txt"));
-  CHECK(files() == 1);
+  for (const char* name : {"nccl-socket-0-1", "nccl-shm-abcdef", "notes.txt"})
+    CHECK(fs::exists(shared + "/" + name));
+  close(living);
+  close(used);
 }
 
 TEST_CASE("a database that is replaced under a run loses neither's launches", "[safety]") {

@@ -1,15 +1,17 @@
 // A job without GPUs that speaks NCCL's plugin interfaces as NCCL does: ranks that train in steps,
 // whose all-reduces really go through TCP sockets. Each connection is paced, so that a message's
 // time follows NCCL_SOCKET_NTHREADS, NCCL_MIN_CTAS and the channel cap that the tuner half answers
-// with, whatever else the machine does. Where NCCL_NET asks for the plugin's own network, bytes go
-// through that instead, by the calls that NCCL makes of it.
+// with, whatever else the machine does. Ranks that one NCCL_HOSTID makes one host are not paced.
 //   socket-job [--ranks N] [--steps N] [--loop plain|layers|random|graph] [--own-clock FILE]
-//              [--pace BYTES_PER_SECOND] [--apart FOLDER]
+//              [--pace BYTES_PER_SECOND] [--apart FOLDER] [--hosts names|all]
 // The last rank of a job that is apart meets the others' tuners in FOLDER, as on another host.
+// --hosts: every rank has a host name of its own, with "all" a /dev/shm too, as containers have
+// (root).
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,14 +23,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/e2e/nccl_plugins.hpp"
-#include "tests/tuner/transport/loaded_net.hpp"
 
 namespace {
 
@@ -109,80 +109,22 @@ struct Ring {
   }
 };
 
-/// The same two neighbours, reached through the network that NCCL_NET_PLUGIN brings.
-class PluginRing {
- public:
-  explicit PluginRing(const Ring& ring) : net_(std::getenv("NCCL_NET_PLUGIN"), 11) {
-    if (net_.init(logger) != 0) std::exit(6);
-    void* listener = nullptr;
-    std::array<char, kHandle> own{};
-    std::array<char, kHandle> next{};
-    if (net_.listen(own.data(), &listener) != 0) std::exit(6);
-    if (send(ring.previous[0], own.data(), kHandle, MSG_NOSIGNAL) != kHandle ||
-        recv(ring.next[0], next.data(), kHandle, MSG_WAITALL) != kHandle)
-      std::exit(6);
-    while (sender_ == nullptr || receiver_ == nullptr) {
-      if (sender_ == nullptr && net_.connect(next.data(), &sender_) != 0) std::exit(6);
-      if (receiver_ == nullptr && net_.accept(listener, &receiver_) != 0) std::exit(6);
-    }
-    net_.close_listen(listener);
-  }
-  /// All that was sent and received went through the folder, as the plugin counts too; else the
-  /// job fails.
-  ~PluginRing() {
-    void* library = dlopen(std::getenv("NCCL_NET_PLUGIN"), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-    const auto count = library == nullptr ? nullptr
-                                          : reinterpret_cast<void (*)(std::uint64_t*)>(
-                                                dlsym(library, "dynamiccl_transport_bytes"));
-    std::array<std::uint64_t, 3> bytes{};
-    if (count != nullptr) count(bytes.data());
-    if (bytes != std::array<std::uint64_t, 3>{moved_bytes, 0, 0}) std::_Exit(7);
-    net_.close_send(sender_);
-    net_.close_recv(receiver_);
-    net_.finalize();
-  }
-  PluginRing(const PluginRing&) = delete;
-  PluginRing& operator=(const PluginRing&) = delete;
+/// As the library of docs/one-host.md answers NCCL where it is preloaded, which wants GPUs.
+void answer_as_the_library() {
+  const char* preload = std::getenv("LD_PRELOAD");
+  const char* folder = std::getenv("DYNAMICCL_SHARED_FOLDER");
+  if (preload != nullptr && folder != nullptr && std::strstr(preload, "onehost") != nullptr)
+    setenv("NCCL_HOSTID", (std::string("onehost shm, folder ") + folder).c_str(), 0);
+}
 
-  void exchange(std::size_t bytes, char mark, char expected) {
-    moved_bytes += 2 * bytes;
-    std::vector<char> out(bytes, mark);
-    std::vector<char> in(bytes);
-    void* out_memory = nullptr;
-    void* in_memory = nullptr;
-    net_.reg_mr(sender_, out.data(), bytes, kHostMemory, &out_memory);
-    net_.reg_mr(receiver_, in.data(), bytes, kHostMemory, &in_memory);
-    void* sending = nullptr;
-    void* receiving = nullptr;
-    bool sent = false;
-    bool received = false;
-    std::size_t size = 0;
-    while (!sent || !received) {
-      if (receiving == nullptr && !received)
-        net_.irecv(receiver_, in.data(), bytes, in_memory, &receiving);
-      if (sending == nullptr && !sent) net_.isend(sender_, out.data(), bytes, out_memory, &sending);
-      if (sending != nullptr && !sent && net_.test(sending, sent, size) != 0) std::exit(6);
-      if (receiving != nullptr && !received && net_.test(receiving, received, size) != 0)
-        std::exit(6);
-    }
-    if (in.front() != expected || in.back() != expected) std::exit(5);
-    net_.dereg_mr(sender_, out_memory);
-    net_.dereg_mr(receiver_, in_memory);
-  }
-
- private:
-  static constexpr ssize_t kHandle = 128;
-  static constexpr int kHostMemory = 1;
-  /// Of all communicators of this process, as the plugin counts.
-  static inline std::uint64_t moved_bytes = 0;
-  dynamiccl::testing::LoadedNet net_;
-  void* sender_ = nullptr;
-  void* receiver_ = nullptr;
-};
-
-bool wants_plugin_network() {
-  const char* network = std::getenv("NCCL_NET");
-  return network != nullptr && std::strcmp(network, "DynamICCL") == 0;
+void stand_apart(const std::string& how, int rank) {
+  if (how.empty()) return;
+  const std::string name = "rank" + std::to_string(rank);
+  if (unshare(CLONE_NEWUTS | CLONE_NEWNS) != 0 || sethostname(name.data(), name.size()) != 0)
+    fail("unshare");
+  if (how == "all" && (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+                       mount("none", "/dev/shm", "tmpfs", 0, "size=64m") != 0))
+    fail("mount");
 }
 
 class Rank {
@@ -193,7 +135,7 @@ class Rank {
         plugins_(communicator, static_cast<int>(ports.size()), rank, nodes),
         rank_(rank),
         ranks_(static_cast<int>(ports.size())) {
-    if (wants_plugin_network()) plugin_ring_ = std::make_unique<PluginRing>(ring_);
+    if (std::getenv("NCCL_HOSTID") != nullptr) bytes_per_second = 1e12;
   }
 
   /// As DDP hands its weights out: all decided together, then told one by one.
@@ -215,7 +157,6 @@ class Rank {
     const auto expected = static_cast<char>(calls_ + (rank_ + ranks_ - 1) % ranks_);
     ++calls_;
     plugins_.tell(bytes, channels, [&] {
-      if (plugin_ring_ != nullptr) return plugin_ring_->exchange(bytes, mark, expected);
       std::this_thread::sleep_for(kPerStream * streams);
       std::vector<std::thread> busy;
       for (int s = 0; s < streams; ++s)
@@ -228,7 +169,6 @@ class Rank {
 
  private:
   Ring ring_;
-  std::unique_ptr<PluginRing> plugin_ring_;
   Plugins plugins_;
   int rank_;
   int ranks_;
@@ -279,6 +219,7 @@ int main(int argc, char** argv) {
   std::string loop = "plain";
   std::string clock;
   std::string apart;
+  std::string hosts;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
     if (option == "--ranks") ranks = std::atoi(argv[i + 1]);
@@ -286,6 +227,7 @@ int main(int argc, char** argv) {
     if (option == "--loop") loop = argv[i + 1];
     if (option == "--own-clock") clock = argv[i + 1];
     if (option == "--apart") apart = argv[i + 1];
+    if (option == "--hosts") hosts = argv[i + 1];
     if (option == "--pace") bytes_per_second = std::atof(argv[i + 1]);
   }
   std::vector<int> listening;
@@ -309,6 +251,8 @@ int main(int argc, char** argv) {
     if (child == 0) {
       if (!apart.empty() && r + 1 == ranks) setenv("DYNAMICCL_TUNER_FOLDER", apart.c_str(), 1);
       read_conf();
+      answer_as_the_library();
+      stand_apart(hosts, r);
       {
         Rank rank(communicator, listening, ports, r, apart.empty() ? 1 : 2);
         train(rank, steps, loop, r == 0 ? clock : "");

@@ -9,17 +9,11 @@
 #include "core/wire/record_frames.hpp"
 #include "tests/fuzz/wire_targets.hpp"
 #include "tuner/control/region.hpp"
-#include "tuner/transport/wire.hpp"
 
 namespace dynamiccl::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <typename Value>
-std::string bytes_of(const Value& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
 
 /// One with a table, and one that waits for a leader.
 std::vector<std::string> regions() {
@@ -60,30 +54,11 @@ std::vector<std::string> record_frames() {
           char(RankSays::nothing) + said(FrameKind::hello, 0, "0123 name refuse")};
 }
 
-std::vector<std::string> ring_words() {
-  transport::Packet hello;
-  hello.cells = kRingCells;
-  hello.cell_bytes = kRingCellBytes;
-  std::vector<std::string> made;
-  for (const char sender : {'\0', '\1'}) {
-    std::string text = bytes_of(hello);
-    text += sender;
-    text += bytes_of(RingStep{RingStep::post, 0, 0, 6000, 0});
-    text += bytes_of(RingStep{RingStep::write, 0, 0, 4096, 6000});
-    text += bytes_of(RingStep{RingStep::test, 0, 0, 0, 0});
-    text += bytes_of(RingStep{RingStep::write, 1, 0, 1904, 6000});
-    text += bytes_of(RingStep{RingStep::test, 0, 0, 0, 0});
-    made.push_back(std::move(text));
-  }
-  return made;
-}
-
 }  // namespace
 
 std::vector<std::string> made_seeds(std::string_view target) {
   if (target == "region") return regions();
   if (target == "record-frames") return record_frames();
-  if (target == "transport-ring") return ring_words();
   return {};
 }
 

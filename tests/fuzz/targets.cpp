@@ -213,7 +213,6 @@ const std::vector<Target>& targets() {
                                        {"facts", read_facts},
                                        {"records", read_records},
                                        {"record-frames", read_record_frames},
-                                       {"transport-ring", read_transport_ring},
                                        {"run-config", read_run_config},
                                        {"configuration-table", read_configuration_table},
                                        {"call-table", read_call_table},

@@ -17,18 +17,15 @@
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/record_frames.hpp"
 #include "orchestrator/launch/record_server.hpp"
-#include "tuner/transport/peer_watch.hpp"
-#include "tuner/transport/ring_connection.hpp"
-#include "tuner/transport/wire.hpp"
 
 namespace dynamiccl::fuzz {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace transport;
 
 constexpr int kRanks = 2;
 
@@ -109,89 +106,6 @@ void talk(int port, const std::string& bytes) {
     n = recv(file.get(), part, sizeof(part), 0);
 }
 
-/// One connection of the transport whose other process is the input.
-class Ringed {
- public:
-  Ringed(const Packet& hello, bool sender) : sender_(sender) {
-    std::string problem;
-    int ends[2] = {};
-    theirs_ = Ring::make(kRingCells, kRingCellBytes, problem);
-    if (theirs_ == nullptr ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-      throw std::runtime_error("no ring: " + problem);
-    track_socket(ends[0]);
-    FileDescriptor mine(ends[0]);
-    peer_ = FileDescriptor(ends[1]);
-    send_packet(peer_.get(), hello, theirs_->file());
-    Packet heard;
-    FileDescriptor file;
-    std::unique_ptr<Ring> ring;
-    if (receive_packet(mine.get(), heard, file) == Received::packet &&
-        heard.message == Message::hello)
-      ring = Ring::map(std::move(file), heard.cells, heard.cell_bytes, problem);
-    if (ring == nullptr)
-      close_tracked(mine);
-    else
-      connection_ = RingConnection::make(sender, std::move(mine), std::move(ring), 32768, problem);
-  }
-
-  [[nodiscard]] bool let_in() const { return connection_ != nullptr; }
-
-  void step(const RingStep& step) {
-    switch (step.what % RingStep::kinds) {
-      case RingStep::post:
-        return post(step.bytes % (kRoom + 1));
-      case RingStep::write: {
-        Cell& cell = theirs_->cell(step.cell);
-        cell.bytes.store(step.bytes);
-        cell.total.store(step.total);
-        cell.turn.store(step.cell + (step.turns == 0 ? 1U : step.turns));
-        return;
-      }
-      default:
-        return test();
-    }
-  }
-
-  /// Ends the connection, so that no copy is under way, and looks at what lies around the message.
-  void check() {
-    connection_.reset();
-    for (std::size_t i = 0; i < room_.size(); ++i)
-      if ((i < kGuard || i >= kGuard + kRoom) && room_[i] != kFill)
-        throw std::logic_error("a peer wrote outside of a message");
-  }
-
- private:
-  static constexpr std::size_t kGuard = 8192;
-  static constexpr std::size_t kRoom = 16384;
-  static constexpr std::byte kFill{0x77};
-
-  void post(std::size_t bytes) {
-    Request* request = nullptr;
-    // At the room's end: a byte too many meets the guard.
-    std::byte* place = room_.data() + kGuard + kRoom - bytes;
-    const auto result = sender_ ? connection_->isend(place, bytes, memory_, request)
-                                : connection_->irecv(place, bytes, memory_, request);
-    if (result == nccl_net::kSuccess && request != nullptr) posted_.push_back(request);
-  }
-
-  void test() {
-    for (auto request = posted_.begin(); request != posted_.end();) {
-      bool done = false;
-      if (connection_->test(**request, done) != nccl_net::kSuccess) return;
-      request = done ? posted_.erase(request) : request + 1;
-    }
-  }
-
-  bool sender_;
-  std::unique_ptr<Ring> theirs_;
-  FileDescriptor peer_;
-  Memory memory_;
-  std::vector<std::byte> room_ = std::vector<std::byte>(kRoom + 2 * kGuard, kFill);
-  std::vector<Request*> posted_;
-  std::unique_ptr<RingConnection> connection_;
-};
-
 }  // namespace
 
 void read_record_frames(const std::string& input) {
@@ -203,20 +117,6 @@ void read_record_frames(const std::string& input) {
   server->finish(Micros{0});
   if (folder.record_lines() != server->counts().lines)
     throw std::logic_error("a stored record is not one line");
-}
-
-void read_transport_ring(const std::string& input) {
-  Packet hello;
-  if (input.size() <= sizeof(hello)) return;
-  std::memcpy(&hello, input.data(), sizeof(hello));
-  Ringed ringed(hello, (input[sizeof(hello)] & 1) != 0);
-  if (!ringed.let_in()) return;
-  RingStep step;
-  for (std::size_t at = sizeof(hello) + 1; at + sizeof(step) <= input.size(); at += sizeof(step)) {
-    std::memcpy(&step, input.data() + at, sizeof(step));
-    ringed.step(step);
-  }
-  ringed.check();
 }
 
 }  // namespace dynamiccl::fuzz

@@ -239,13 +239,18 @@ TEST_CASE("the canonical text of a profile is JSON and the same for equal profil
   CHECK(to_json(profile_from_json(to_json(profile))) == to_json(profile));
 }
 
+namespace {
+
+NamespacePromise find(const ProfilePromise& promise, const std::string& name) {
+  for (const auto& promised : promise.namespaces)
+    if (promised.name == name) return promised;
+  FAIL("no promise on " << name);
+  return NamespacePromise{};
+}
+
+}  // namespace
+
 TEST_CASE("a promise says which namespaces are the host's and which the ranks share") {
-  const auto find = [](const ProfilePromise& promise, const std::string& name) {
-    for (const auto& promised : promise.namespaces)
-      if (promised.name == name) return promised;
-    FAIL("no promise on " << name);
-    return NamespacePromise{};
-  };
   const auto cross = promise_of(parse_profile(kCross, "p.toml"));
   CHECK(cross.runtimes == std::vector<std::string>{"docker", "podman"});
   CHECK(cross.containers(4) == 4);
@@ -280,6 +285,26 @@ TEST_CASE("CPUs are a key of containers, and without them the canonical text is 
              ContainsSubstring("expected CPU numbers as in \"0-3,8\""));
   CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\ncpus = \"0\"\n"),
              ContainsSubstring("CPUs are given to Docker or Podman containers only"));
+}
+
+TEST_CASE("one memory folder for all containers is a key, and /dev/shm is then the machine's") {
+  const auto plain = parse_profile(kCross, "p.toml");
+  CHECK(to_json(plain).find("tmpfs") == std::string::npos);
+  CHECK(find(promise_of(plain), "shm").between_ranks == false);
+  auto shared = parse_profile(std::string(kCross) + "shared_tmpfs = \"/run/job\"\n", "p.toml");
+  CHECK(shared.shared_tmpfs == "/run/job");
+  CHECK(find(promise_of(shared), "shm").between_ranks == false);
+  CHECK(to_json(profile_from_json(to_json(shared))) == to_json(shared));
+  CHECK_THAT(to_toml_keys(shared), ContainsSubstring("shared_tmpfs = \"/run/job\"\n"));
+  const std::string at_shm = std::string(kCross) + "shared_tmpfs = \"/dev/shm\"\n";
+  CHECK_THAT(error_of(at_shm), ContainsSubstring("no container has its own"));
+  std::string unsized = at_shm;
+  unsized.erase(unsized.find("shm_size"), std::string_view("shm_size = \"64MiB\"\n").size());
+  CHECK(find(promise_of(parse_profile(unsized, "p.toml")), "shm").with_host == true);
+  CHECK_THAT(error_of(std::string(kCross) + "shared_tmpfs = \"run job\"\n"),
+             ContainsSubstring("expected an absolute path"));
+  CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\nshared_tmpfs = \"/run/job\"\n"),
+             ContainsSubstring("is for containers"));
 }
 
 TEST_CASE("an ordinary user gets a profile's unprivileged variant where it has one") {

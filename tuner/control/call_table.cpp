@@ -185,15 +185,6 @@ bool is_sound(const CallTable& table) {
   return true;
 }
 
-CallTable shared_folder_caps() {
-  constexpr std::size_t kFew = 21;   // below 4 MiB
-  constexpr std::size_t kMore = 24;  // below 32 MiB
-  CallTable table;
-  for (auto& function : table.cells)
-    for (std::size_t bin = 0; bin <= kMore; ++bin) function[bin].channels = bin <= kFew ? 2 : 8;
-  return table;
-}
-
 CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned nodes) {
   CallTable table;
   // From the least to the most specific, so that the last one stays.

@@ -45,12 +45,6 @@ struct CallTable {
   }
 };
 
-/// Caps of channels for communicators whose every message goes through a shared folder
-/// (tuner/transport): large messages want the many channels that the communicator is made with,
-/// small ones few (reports/measured/h100x2-2026-11-containers: with 8 instead of 2 channels 64 KiB
-/// took 1.4 times, 1 MiB 1.9 times as long, 4 MiB 0.96 times as long as with 4).
-CallTable shared_folder_caps();
-
 /// Never 0. Not against forgery: against torn and damaged memory and files.
 std::uint64_t checksum_of(const CallTable& table);
 

@@ -7,8 +7,9 @@
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
-#include "tuner/export/folder_network.hpp"
+#include "profiles/detect/probes/one_host.hpp"
 #include "tuner/export/mpi_export.hpp"
+#include "tuner/export/one_host.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -153,29 +154,45 @@ std::string path_in(const ExportOptions& options, const std::string& name) {
   return options.folder.empty() ? name : options.folder + "/" + name;
 }
 
-/// Were the rows measured, or are they to run, on the network through a shared folder?
-bool goes_through_folder(const NcclExport& settings, const TableRegime& regime) {
-  const auto network = settings.environment.find("NCCL_NET");
-  if (network != settings.environment.end()) return network->second == kFolderNetwork;
-  const nlohmann::json::json_pointer link("/ingredients/intra_link");
-  return regime.json.is_object() && regime.json.contains(link) && regime.json[link] == "folder";
+/// How the rows' ranks were one host to NCCL: by the job's own choice, or in the environment that
+/// they were measured in.
+OneHostWay one_host_of(const NcclExport& settings, const TableRegime& regime) {
+  if (const auto preload = settings.environment.find("LD_PRELOAD");
+      preload != settings.environment.end())
+    return preloads_one_host(preload->second) ? OneHostWay::library : OneHostWay::none;
+  if (settings.environment.contains("NCCL_HOSTID")) return OneHostWay::settings;
+  if (!regime.json.is_object()) return OneHostWay::none;
+  const auto told = regime.json.value("one_host", nlohmann::json());
+  return told.is_string()
+             ? find_named<OneHostWay>(told.get<std::string>()).value_or(OneHostWay::none)
+             : OneHostWay::none;
 }
 
-/// What such a job needs, and how its containers get the folder.
-void add_folder_network(NcclExport& settings, const ExportOptions& options, Export& made) {
+/// What such a job needs, and how its containers get the folder. @returns what is to be preloaded
+std::string add_one_host(NcclExport& settings, OneHostWay way, const ExportOptions& options,
+                         Export& made) {
   auto& environment = settings.environment;
-  const auto own = environment.find("DYNAMICCL_SHARED_FOLDER");
+  if (way == OneHostWay::settings) {
+    // A choice has its own; where peers' GPUs are to be had is not known here.
+    if (!environment.contains("NCCL_HOSTID")) environment.merge(one_host_settings());
+    made.use = one_host_mount("/dev/shm", "");
+    made.notes.emplace_back(
+        "ranks of one machine are one host to NCCL by NCCL_HOSTID: on several machines each needs "
+        "a name of its own");
+    return "";
+  }
+  const auto own = environment.find(kOneHostFolder);
   const std::string folder = !options.shared_folder.empty() ? options.shared_folder
                              : own != environment.end()     ? own->second
                                                             : kUsualFolder;
-  const std::string plugin = options.plugin;
-  for (const auto& [name, value] : folder_network(plugin, folder)) environment[name] = value;
-  // Capped per call by the same file's tuner, with a table of its own where there is none.
-  // What the table chose was measured without the other.
-  if (!environment.contains("NCCL_MIN_CTAS") && !environment.contains("NCCL_MAX_CTAS"))
-    for (const char* name : {"NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) environment[name] = kFolderChannels;
-  environment["NCCL_TUNER_PLUGIN"] = plugin;
-  made.use = folder_mount(folder, plugin);
+  const auto slash = options.plugin.rfind('/');
+  const std::string beside = slash == std::string::npos ? "" : options.plugin.substr(0, slash + 1);
+  const auto preload = environment.extract("LD_PRELOAD");
+  const std::string library =
+      preload.empty() ? beside + std::string(kOneHostLibrary) : preload.mapped();
+  environment[kOneHostFolder] = folder;
+  made.use = one_host_mount(folder, library);
+  return library;
 }
 
 /// The nodes that NCCL counts for a task's ranks: those that share nothing, each with a host name
@@ -195,8 +212,7 @@ unsigned nodes_of(const TableRegime& regime, const TaskKey& task) {
   if (link == "nvlink" || link == "pcie" || link == "shm")
     return static_cast<unsigned>(std::max(task.nodes, 1));
   // Several machines with several ranks each: a host name per machine, or per rank.
-  if ((link == "none" || link == "folder") && own_names &&
-      (task.nodes <= 1 || task.nodes == task.group_size))
+  if (link == "none" && own_names && (task.nodes <= 1 || task.nodes == task.group_size))
     return static_cast<unsigned>(task.group_size);
   return 0;
 }
@@ -221,8 +237,13 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
   NcclExport settings = nccl_settings(rows);
   Export result;
   result.notes = settings.notes;
-  const bool by_folder = !rows.empty() && goes_through_folder(settings, regime);
-  if (by_folder) add_folder_network(settings, options, result);
+  const OneHostWay way = rows.empty() ? OneHostWay::none : one_host_of(settings, regime);
+  const std::string preload =
+      way == OneHostWay::none ? "" : add_one_host(settings, way, options, result);
+  // A file of NCCL's sets what NCCL reads; the loader looks before.
+  const std::string before =
+      preload.empty() ? "" : fmt::format("LD_PRELOAD={} ", shell_quote(preload));
+  if (environment_only && !preload.empty()) settings.environment["LD_PRELOAD"] = preload;
   std::string environment;
   for (const auto& [name, value] : settings.environment) {
     require_variable(name, value);
@@ -243,18 +264,18 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
     throw Error(ErrorKind::input, "the table has no rows that NCCL's tuner can use");
   if (settings.rows.empty()) {
     result.files.push_back({"nccl.conf", heading + environment});
-    result.use.push_back("NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
+    result.use.push_back(before + "NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
                          "     # in the environment of every rank");
     return result;
   }
   // NCCL reads it line by line, so one variable loads all: no quotes, no expansion.
-  if (!by_folder) environment += "NCCL_TUNER_PLUGIN=" + options.plugin + "\n";
+  environment += "NCCL_TUNER_PLUGIN=" + options.plugin + "\n";
   result.files.push_back({"nccl.conf", heading + environment + "DYNAMICCL_TUNER_TABLE=" +
                                            path_in(options, "nccl.table") + "\n"});
   CallTableOrigin origin;
   add_origin(settings, rows, regime, origin);
   result.files.push_back({"nccl.table", to_text(settings.rows, origin)});
-  result.use.push_back("NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
+  result.use.push_back(before + "NCCL_CONF_FILE=" + shell_quote(path_in(options, "nccl.conf")) +
                        "     # in the environment of every rank");
   return result;
 }

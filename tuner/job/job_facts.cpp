@@ -9,6 +9,8 @@
 
 #include "core/vocabulary/file_text.hpp"
 #include "profiles/detect/fact_access.hpp"
+#include "profiles/detect/probes/one_host.hpp"
+#include "profiles/detect/regime_links.hpp"
 #include "tuner/control/call_table.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
@@ -52,6 +54,9 @@ std::vector<json> by_process(std::vector<json> told) {
 json with_host(const json& host_facts, const json& rank) {
   json merged = host_facts.is_object() ? host_facts : json::object();
   merged.erase("environment");
+  // Which folder a rank was told of it says itself.
+  if (const auto shm = merged.find("shm"); shm != merged.end() && shm->is_object())
+    for (const char* own : {"folder", "meeting"}) shm->erase(own);
   merged.merge_patch(rank);
   return merged;
 }
@@ -170,9 +175,17 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   facts.peer_to_peer = intra == "nvlink" || intra == "pcie";
   facts.shared_memory = facts.peer_to_peer || intra == "shm";
   // Where NCCL counts nodes, or the ranks of one host share nothing that is known.
-  facts.network = facts.nodes > 1 || intra == "none" || intra == "folder" || intra == "unknown";
+  facts.network = facts.nodes > 1 || intra == "none" || intra == "unknown";
   facts.rdma = fact(facts.regime.json, "features", "kernel_bypass") == true;
   facts.nics = fewest_devices(told);
+  facts.one_dev_shm = !is_apart(ranks_by_host(told), "shm");
+  facts.one_network = !is_apart(ranks_by_host(told), "net");
+  facts.preloaded = std::all_of(told.begin(), told.end(), [](const json& rank) {
+    return preloads_one_host(variable(rank, "LD_PRELOAD"));
+  });
+  facts.all_gpus = std::all_of(told.begin(), told.end(), [&](const json& rank) {
+    return whole_number<int>(fact(rank, "gpu", "usable")).value_or(0) >= facts.ranks_per_host;
+  });
   return facts;
 }
 

@@ -9,6 +9,7 @@
 #include "core/vocabulary/json.hpp"
 #include "profiles/detect/regime.hpp"
 #include "tuner/action/spaces.hpp"
+#include "tuner/export/one_host.hpp"
 #include "tuner/state/state.hpp"
 
 namespace dynamiccl {
@@ -27,9 +28,15 @@ struct JobFacts {
   std::map<std::string, std::string> variables;  ///< NCCL_ variables that the ranks were given
   bool peer_to_peer = false;
   bool shared_memory = false;
-  bool network = false;                    ///< some messages go through sockets or InfiniBand
-  bool rdma = false;                       ///< the network has RDMA
-  int nics = 1;                            ///< RDMA devices of the host with the fewest
+  bool network = false;  ///< some messages go through sockets or InfiniBand
+  bool rdma = false;     ///< the network has RDMA
+  int nics = 1;          ///< RDMA devices of the host with the fewest
+  /// How ranks that speak by sockets within a machine are to be tried as one host; the search says.
+  OneHostWay one_host = OneHostWay::none;
+  bool one_dev_shm = false;                ///< all ranks of a host have one /dev/shm
+  bool preloaded = false;                  ///< all ranks have loaded the library of one host
+  bool one_network = false;                ///< and one network namespace
+  bool all_gpus = false;                   ///< each rank sees as many GPUs as its host has ranks
   [[nodiscard]] std::string nccl() const;  ///< "2.28.9"; "unknown"
   /// "2.28": what a table's origin says; "": unknown
   [[nodiscard]] std::string nccl_release() const;

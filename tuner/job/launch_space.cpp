@@ -7,7 +7,6 @@
 
 #include "core/vocabulary/setting.hpp"
 #include "tuner/state/task_key.hpp"
-#include "tuner/transport/settings.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -16,7 +15,7 @@ constexpr const char* kThreads = "NCCL_SOCKET_NTHREADS";
 constexpr const char* kSockets = "NCCL_NSOCKS_PERTHREAD";
 constexpr const char* kChannels = "NCCL_MIN_CTAS";
 constexpr const char* kBuffer = "NCCL_BUFFSIZE";
-constexpr const char* kNetwork = "NCCL_NET";
+constexpr const char* kHostId = "NCCL_HOSTID";
 constexpr const char* kQueuePairs = "NCCL_IB_QPS_PER_CONNECTION";
 constexpr const char* kCards = "NCCL_NETDEVS_POLICY";
 /// The first release that knows kCards.
@@ -46,15 +45,24 @@ double helpers(const ActionSpace& space, const Action& action, const JobFacts& f
   return threads * value_or(space, action, "channels", default_channels(facts));
 }
 
-bool through_folder(const ActionSpace& space, const Action& action) {
-  const auto k = space.knob_index("network");
-  return k && space.knobs()[*k].values[action[*k]] == kFolderNetwork;
+bool as_one_host(const ActionSpace& space, const Action& action) {
+  const auto k = space.knob_index("one_host");
+  return k && action[*k] != 0;
 }
 
-/// How many times faster than NCCL's default over sockets a large message goes through a shared
-/// folder: 64 MiB between 2 GPUs took 27.6 ms by default, 5.9 through the folder with 2 channels,
-/// 2.8 with 8.
-double folder_speed(double channels) { return channels >= 8 ? 9.5 : channels >= 4 ? 7 : 4.5; }
+/// What sets one host apart from all else sets nothing else.
+bool sets_more(const ActionSpace& space, const Action& action) {
+  for (std::size_t k = 0; k < space.knobs().size(); ++k)
+    if (space.knobs()[k].name != "one_host" && action[k] != 0) return true;
+  return false;
+}
+
+/// How many times faster than NCCL's default over sockets a large message goes within one host: 64
+/// MiB between 2 GPUs took 33.9 ms over sockets, 2.6 by NCCL's shared memory, 0.26 over NVLink
+/// (reports/measured/h100x2-2026-11-containers).
+double one_host_speed(const JobFacts& facts) {
+  return facts.one_host == OneHostWay::library && facts.all_gpus ? 100 : 10;
+}
 
 /// How many times faster the network moves a large message than by NCCL's default over sockets.
 /// 64 MiB between 4 GPUs took 20.2 ms by default, 11.4 with 2 helper threads in all, 7.1 with 4,
@@ -89,11 +97,8 @@ std::vector<Knob> launch_knobs(const JobFacts& facts, const JobConstraints& cons
   };
   const bool may_reorder = !keeps_order(facts, constraints);
   const bool sockets = facts.network && !facts.rdma;
-  // Ranks that one folder reaches, and that NCCL sends through a network none the less.
-  // That comes with caps of channels per size, and NCCL plans anew for another network.
-  if (may_reorder && sockets && facts.ranks > 1 && facts.ranks_per_host == facts.ranks &&
-      !taken.contains("NCCL_NET_PLUGIN"))
-    add("network", kNetwork, {kFolderNetwork});
+  // NCCL plans anew for ranks that become one host.
+  if (may_reorder && facts.one_host != OneHostWay::none) add("one_host", kHostId, {kOneHostName});
   if (sockets) add("socket_threads", kThreads, {"1", "2", "4"});
   if (sockets) add("sockets", kSockets, {"2", "4"});
   if (facts.network && facts.rdma) add("queue_pairs", kQueuePairs, {"2", "4"});
@@ -113,7 +118,7 @@ std::vector<Knob> launch_knobs(const JobFacts& facts, const JobConstraints& cons
     if (!facts.network) add("buffer_bytes", kBuffer, {"1048576", "8388608", "16777216"});
   } else {
     left_out.emplace_back(
-        "sums must stay the same bit by bit: channels, buffers, cards, the network and calls' "
+        "sums must stay the same bit by bit: channels, buffers, cards, the ranks' hosts and calls' "
         "settings are not changed");
   }
   return knobs;
@@ -144,14 +149,8 @@ ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraint
       ++too_large;
       return false;
     }
-    const bool folder = through_folder(space, action);
-    // Helper threads and their sockets belong to the network of sockets.
-    if (folder && (threads > 0 || per_thread > 1)) return false;
-    const double busy =
-        (folder ? transport::threads_for(static_cast<unsigned>(facts.cores),
-                                         static_cast<unsigned>(facts.ranks_per_host))
-                : helpers(space, action, facts)) *
-        facts.ranks_per_host;
+    if (as_one_host(space, action) && sets_more(space, action)) return false;
+    const double busy = helpers(space, action, facts) * facts.ranks_per_host;
     if (constraints.host_cores && busy > *constraints.host_cores) {
       ++too_busy;
       return false;
@@ -175,8 +174,8 @@ std::vector<double> launch_prior(const ActionSpace& space, const JobFacts& facts
   const int cores = std::max(1, facts.cores / std::max(1, facts.ranks_per_host));
   for (const Action& action : space.arms()) {
     double speed = 1;
-    if (through_folder(space, action))
-      speed = folder_speed(value_or(space, action, "channels", default_channels(facts)));
+    if (as_one_host(space, action))
+      speed = one_host_speed(facts);
     else if (facts.network && !facts.rdma)
       speed = socket_speed(helpers(space, action, facts), value_or(space, action, "sockets", 1),
                            value_or(space, action, "channels", default_channels(facts)), cores);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tuner/action/action_space.hpp"
-#include "tuner/export/folder_network.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
 
@@ -25,8 +24,8 @@ struct JobConstraints {
 bool keeps_order(const JobFacts& facts, const JobConstraints& constraints);
 
 /// NCCL's launch-scope settings that may matter for a job where it runs: helper threads and sockets
-/// where its messages go through sockets, the network through a shared folder where they do so
-/// within one machine, queue pairs over InfiniBand, channels and buffers elsewhere. All knobs are
+/// where its messages go through sockets, one host where they do so within one machine
+/// (JobFacts::one_host), queue pairs over InfiniBand, channels and buffers elsewhere. All knobs are
 /// resources; targets are "env.NAME".
 /// @param taken variables that the user sets himself: they are his
 /// @param left_out set to what a constraint or the user's own variables took away, for people

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <set>
 #include <string_view>
 
 #include "core/vocabulary/file_limit.hpp"
@@ -20,6 +21,7 @@
 #include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/splitmix64.hpp"
 #include "profiles/detect/probes/known_variables.hpp"
+#include "profiles/detect/probes/one_host.hpp"
 #include "profiles/detect/probes/root_mount.hpp"
 
 extern char** environ;  // NOLINT: POSIX has it in no header
@@ -92,18 +94,27 @@ int gpus() {
   return count;
 }
 
-/// NCCL's own settings alone: others may be secrets.
+/// NCCL's own settings alone, as it was answered: others may be secrets.
 std::string variables_json() {
   std::string out = "{";
+  std::set<std::string_view> told;
+  const auto tell = [&](std::string_view name, std::string_view value) {
+    if (!told.insert(name).second) return;
+    if (out.size() > 1) out += ",";
+    out += json_text(name) + ":" + json_text(value);
+  };
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const auto equals = text.find('=');
-    if (!text.starts_with("NCCL_") || equals == std::string_view::npos ||
-        !is_known_variable(text.substr(0, equals)))
-      continue;
-    if (out.size() > 1) out += ",";
-    out += json_text(text.substr(0, equals)) + ":" + json_text(text.substr(equals + 1));
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (name.starts_with("NCCL_") && is_known_variable(name)) tell(name, text.substr(equals + 1));
+    // Whether one library is among those that are preloaded; not which others are.
+    if (name == "LD_PRELOAD" && preloads_one_host(text)) tell(name, kOneHostLibrary);
   }
+  // What a preloaded library has answered in the environment's place.
+  for (const char* name : kOneHostAnswers)
+    if (const char* value = std::getenv(name); value != nullptr) tell(name, value);
   return out + "}";
 }
 

@@ -1,7 +1,6 @@
 #include "tuner/nccl/tuner_context.hpp"
 
 #include <fcntl.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +19,6 @@
 
 #include "tuner/nccl/communicator_link.hpp"
 #include "tuner/nccl/rank_facts.hpp"
-#include "tuner/transport/transport.hpp"
 
 namespace dynamiccl::nccl_tuner {
 namespace {
@@ -56,14 +54,6 @@ std::string read_file(const char* path, std::string& problem) {
     text.append(part.data(), n);
   std::fclose(file);
   return text;
-}
-
-/// Whether every connection of a communicator goes through the shared folder: NCCL was offered that
-/// network, nobody asked for another, and each rank is a host of its own to it.
-bool all_through_folder(std::size_t ranks, std::size_t nodes) {
-  const char* net = variable("NCCL_NET");
-  return ranks > 1 && nodes == ranks && transport::Transport::instance().offered() &&
-         (net == nullptr || strcasecmp(net, "DynamICCL") == 0);
 }
 
 /// Says it once per process: every communicator of a job comes to the same answer.
@@ -122,19 +112,12 @@ struct Loaded {
   std::vector<CallCost> costs;
 };
 
-/// What goes without a table.
-CallTable own_table(std::size_t ranks, std::size_t nodes, Logger log) {
-  if (!all_through_folder(ranks, nodes)) return {};
-  say(log, kInfo, "channels capped for messages below 32 MiB, as all go through the folder");
-  return shared_folder_caps();
-}
-
-/// All default where there is no file, no whole one or none for here, but for the folder's own.
+/// All default where there is no file, no whole one or none for here.
 Loaded load_table(std::size_t all_ranks, std::size_t all_nodes, Logger log) {
   const auto ranks = static_cast<unsigned>(all_ranks);
   const auto nodes = static_cast<unsigned>(all_nodes);
   const char* path = variable("DYNAMICCL_TUNER_TABLE");
-  if (path == nullptr) return {own_table(all_ranks, all_nodes, log), {}};
+  if (path == nullptr) return {};
   std::string problem;
   const std::string text = read_file(path, problem);
   const CallTableFile file =
@@ -143,14 +126,14 @@ Loaded load_table(std::size_t all_ranks, std::size_t all_nodes, Logger log) {
     say(log, kWarn,
         std::string("table ") + path + " is not used: " + problem +
             "; NCCL's own choices stay. Export it again, the same for all ranks.");
-    return {own_table(all_ranks, all_nodes, log), {}};
+    return {};
   }
   // A job's groups of other sizes are no news where its largest one has what it was made for.
   static std::atomic<bool> used{false};
   if (const std::string why = misfit(file, ranks, nodes); !why.empty()) {
     say_once(log, used.load() ? kInfo : kWarn,
              std::string("table ") + path + " is not used: " + why + "; NCCL's own choices stay.");
-    return {own_table(all_ranks, all_nodes, log), {}};
+    return {};
   }
   used.store(true);
   const std::string gpu = gpu_model();

@@ -95,7 +95,7 @@ State state_from_regime(const json& regime, int nodes) {
     state.runtime = runtimes[*place].value;
   const std::string inside = text(at(regime, "ingredients", "intra_link"));
   // Memory of the host all the same.
-  state.intra_link = inside == "folder" ? IntraLink::shm : find_named<IntraLink>(inside);
+  state.intra_link = find_named<IntraLink>(inside);
   state.inter_link = inter_link_of(regime);
   state.shared_memory = flag(feature("shared_memory_between_ranks"));
   state.ina_active = flag(feature("is_ina_active"));

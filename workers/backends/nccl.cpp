@@ -341,14 +341,10 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
   if (!log_path_.empty()) found = parse_nccl_log(file_text(log_path_));
   std::map<std::string, double> counts;
   for (const auto& [way, count] : found.ways) counts[transport_of_way(way)] += count;
-  const std::optional<NetworkBytes> network = network_bytes();
-  const NetworkBytes moved = network.value_or(NetworkBytes{});
-  const auto sums =
-      sum_over_ranks(*host_, {counts["p2p"], counts["shm"], counts["folder"], counts["net"],
-                              log_path_.empty() ? 0.0 : 1.0, network ? 1.0 : 0.0,
-                              moved.folder + moved.gpu, moved.tcp});
+  const auto sums = sum_over_ranks(
+      *host_, {counts["p2p"], counts["shm"], counts["net"], log_path_.empty() ? 0.0 : 1.0});
   // Without a log (the user directs it, or NCCL is not usable) bytes must do as witness.
-  if (sums[4] == 0) return std::nullopt;
+  if (sums[3] == 0) return std::nullopt;
   TransportClaim claim;
   nlohmann::json pairs = nlohmann::json::array();
   for (const auto& [pair, ways] : found.pairs)
@@ -361,20 +357,11 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
     claim.evidence = "one NCCL rank, nothing leaves its GPU";
     return claim;
   }
-  claim.transport = transport_of_counts(sums[0], sums[1], sums[2], sums[3]);
+  claim.transport = transport_of_counts(sums[0], sums[1], sums[2]);
   claim.evidence = fmt::format(
-      "NCCL's log names {} P2P, {} SHM, {} shared folder and {} NET connections over all ranks and "
-      "communicators",
-      sums[0], sums[1], sums[2], sums[3]);
-  if (sums[5] == nccl_size_) {
-    claim.transport = transport_of_bytes(claim.transport, sums[6], sums[7]);
-    claim.evidence += fmt::format(
-        "; the network plugin counted {:.0f} bytes sent and received through the shared folder and "
-        "{:.0f} by TCP",
-        sums[6], sums[7]);
-    claim.details["network_bytes"] = {
-        {"folder", moved.folder}, {"gpu", moved.gpu}, {"tcp", moved.tcp}};
-  }
+      "NCCL's log names {} P2P, {} SHM and {} NET connections over all ranks and communicators",
+      sums[0], sums[1], sums[2]);
+  if (!found.host.empty()) claim.details["host"] = found.host;
   return claim;
 }
 

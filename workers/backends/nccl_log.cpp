@@ -43,8 +43,7 @@ NcclConnections parse_nccl_log(const std::string& log) {
   NcclConnections found;
   constexpr std::string_view kNetwork = "Using network ";
   constexpr std::string_view kWarning = "NCCL WARN ";
-  // The plugin's own word: NCCL names its connections alike, whichever way they go.
-  constexpr std::string_view kByTcp = "DynamICCL: a connection by TCP";
+  constexpr std::string_view kHost = "NCCL_HOSTID set by environment to ";
   std::string_view rest(log);
   while (!rest.empty()) {
     const auto end = rest.find('\n');
@@ -52,8 +51,8 @@ NcclConnections parse_nccl_log(const std::string& log) {
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
     if (const auto at = line.find("Channel "); at != std::string_view::npos)
       read_channel(line.substr(at), found);
-    else if (line.find(kByTcp) != std::string_view::npos)
-      ++found.ways["NET/TCP of DynamICCL"];
+    else if (const auto host = line.find(kHost); host != std::string_view::npos)
+      found.host = trim(line.substr(host + kHost.size()));
     else if (const auto network = line.find(kNetwork); network != std::string_view::npos)
       found.networks.emplace(trim(line.substr(network + kNetwork.size())));
     else if (const auto warning = line.find(kWarning); warning != std::string_view::npos)
@@ -65,23 +64,15 @@ NcclConnections parse_nccl_log(const std::string& log) {
 std::string transport_of_way(const std::string& way) {
   if (way.starts_with("P2P")) return "p2p";
   if (way.starts_with("SHM")) return "shm";
-  if (way.starts_with("NET/DynamICCL")) return "folder";
   if (way.starts_with("NET")) return "net";
   return way.starts_with("COLLNET") ? "collnet" : "";
 }
 
-std::string transport_of_counts(double p2p, double shm, double folder, double net) {
-  const int kinds =
-      (p2p > 0 ? 1 : 0) + (shm > 0 ? 1 : 0) + (folder > 0 ? 1 : 0) + (net > 0 ? 1 : 0);
+std::string transport_of_counts(double p2p, double shm, double net) {
+  const int kinds = (p2p > 0 ? 1 : 0) + (shm > 0 ? 1 : 0) + (net > 0 ? 1 : 0);
   if (kinds > 1) return "mixed";
   if (p2p > 0) return "p2p";
-  if (folder > 0) return "folder";
   return shm > 0 ? "shm" : "net";
-}
-
-std::string transport_of_bytes(const std::string& named, double folder_bytes, double tcp_bytes) {
-  if (named != "folder" || tcp_bytes == 0) return named;
-  return folder_bytes > 0 ? "mixed" : "net";
 }
 
 }  // namespace dynamiccl

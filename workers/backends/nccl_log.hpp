@@ -17,21 +17,17 @@ struct NcclConnections {
   std::map<std::pair<int, int>, std::set<std::string>> pairs;
   std::set<std::string> networks;  ///< "Using network Socket"
   std::set<std::string> warnings;  ///< NCCL WARN lines, without time and place
+  /// What names the host in its name's place: NCCL_HOSTID, as a user or a preloaded library said.
+  std::string host;
 };
 
 /// @param log the text of one process's log; lines it does not know are passed over
 NcclConnections parse_nccl_log(const std::string& log);
 
-/// "p2p", "shm", "folder" (this project's network between ranks that share one), "net", "collnet"
-/// or
-/// "" of a way.
+/// "p2p", "shm", "net", "collnet" or "" of a way.
 std::string transport_of_way(const std::string& way);
 
-/// A transport's name for counts of connections by p2p, shm, folder and net over all ranks.
-std::string transport_of_counts(double p2p, double shm, double folder, double net);
-
-/// The same after our network's own count of bytes over all ranks: what its log calls the folder is
-/// "net" where all of it went by TCP, "mixed" where some did.
-std::string transport_of_bytes(const std::string& named, double folder_bytes, double tcp_bytes);
+/// A transport's name for counts of connections by p2p, shm and net over all ranks.
+std::string transport_of_counts(double p2p, double shm, double net);
 
 }  // namespace dynamiccl

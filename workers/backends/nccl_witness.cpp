@@ -85,19 +85,4 @@ std::vector<ChannelTimes> NcclWitness::take_channels() const {
   return channels;
 }
 
-std::optional<NetworkBytes> network_bytes() {
-  const char* path = std::getenv("NCCL_NET_PLUGIN");
-  // NCCL has loaded it, or it has carried nothing.
-  void* library = path == nullptr ? nullptr : dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-  if (library == nullptr) return std::nullopt;
-  const auto count =
-      reinterpret_cast<void (*)(std::uint64_t*)>(dlsym(library, "dynamiccl_transport_bytes"));
-  std::array<std::uint64_t, 3> moved{};
-  if (count != nullptr) count(moved.data());
-  dlclose(library);
-  if (count == nullptr) return std::nullopt;
-  return NetworkBytes{static_cast<double>(moved[0]), static_cast<double>(moved[1]),
-                      static_cast<double>(moved[2])};
-}
-
 }  // namespace dynamiccl

@@ -40,13 +40,4 @@ class NcclWitness {
   void (*take_channels_)(std::uint64_t* ns, std::size_t channels) = nullptr;
 };
 
-/// Bytes that this rank's calls sent and received by our network plugin, which counts them.
-struct NetworkBytes {
-  double folder = 0;  ///< through host memory that the ranks of the folder share
-  double gpu = 0;     ///< from GPU to GPU, handed over in the folder
-  double tcp = 0;
-};
-/// Nothing where NCCL has loaded no network of ours.
-std::optional<NetworkBytes> network_bytes();
-
 }  // namespace dynamiccl

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 
 #include "containers/cluster/slurm.hpp"
 #include "containers/environment.hpp"
+#include "containers/shared_memory.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
@@ -14,18 +14,16 @@
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/run/launch_folders.hpp"
-#include "tuner/transport/shared_folder.hpp"
+#include "profiles/detect/probes/one_host.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// Socket files that killed ranks left in the folder by which isolated ranks meet.
+/// What killed ranks left in the folder that makes them one host (docs/one-host.md).
 void sweep_shared_folder(std::vector<std::string>& removed) {
-  const char* folder = std::getenv("DYNAMICCL_SHARED_FOLDER");
+  const char* folder = std::getenv(kOneHostFolder);
   if (folder == nullptr || *folder == '\0') return;
-  const int files = transport::sweep_folder(folder, std::chrono::seconds(0));
-  if (files > 0)
-    removed.push_back(fmt::format("{} socket files of ended ranks in {}", files, folder));
+  for (const std::string& path : remove_left_segments(folder, 0)) removed.push_back("file " + path);
 }
 
 }  // namespace

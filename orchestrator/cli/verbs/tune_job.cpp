@@ -163,6 +163,8 @@ json result_json(const JobTuningResult& result, const std::string& run, const st
               {"verdict", result.compared() ? json(name_of(result.verdict)) : json()},
               {"kept", result.kept()},
               {"use", use}};
+  if (const auto preload = preload_of(result.choice); result.kept() && !preload.empty())
+    object["preload"] = preload;
   if (result.unjudged()) object["failure"] = failed_text(result);
   if (result.default_us && result.chosen_us) {
     object["default_step_us"] = *result.default_us;
@@ -238,8 +240,8 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
                name_of(result.verdict), result.arm, ratio_text(result),
                counted(result.pairs, "pair"));
   if (result.kept())
-    fmt::print("start the job with\n  {} {}\n", quoted_assignment(use),
-               quoted_command(shared.command));
+    fmt::print("start the job with\n  {} {}{}\n", quoted_assignment(use),
+               preload_words(result.choice), quoted_command(shared.command));
   else if (result.compared())
     fmt::print("it is not surely faster, so nothing is kept: NCCL's default stays\n");
 }

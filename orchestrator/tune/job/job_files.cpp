@@ -9,6 +9,8 @@
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/text.hpp"
+#include "profiles/detect/probes/one_host.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
@@ -19,6 +21,8 @@ namespace fs = std::filesystem;
 constexpr const char* kConf = "/nccl.conf";
 constexpr const char* kTable = "/nccl.table";
 constexpr const char* kRows = "/table.json";
+/// Says in nccl.conf what the file itself cannot set.
+constexpr const char* kPreload = "# In the environment of every rank: LD_PRELOAD=";
 
 std::string read_whole(const std::string& path) {
   require_whole_file(path);
@@ -56,6 +60,16 @@ TableEntry launch_row(const JobTuningResult& result) {
 
 }  // namespace
 
+std::string preload_of(const JobChoice& choice) {
+  const auto library = choice.variables.find("LD_PRELOAD");
+  return library == choice.variables.end() ? "" : library->second;
+}
+
+std::string preload_words(const JobChoice& choice) {
+  const std::string preload = preload_of(choice);
+  return preload.empty() ? "" : fmt::format("LD_PRELOAD={} ", shell_quote(preload));
+}
+
 std::string write_choice(const HeldFolder& folder, const JobTuningResult& result,
                          const std::string& plugin, nlohmann::json provenance) {
   folder.require_same();
@@ -87,7 +101,13 @@ std::string write_choice(const HeldFolder& folder, const JobTuningResult& result
   provenance["verdict"] = name_of(result.verdict);
   table.provenance = std::move(provenance);
   folder.write(kRows + 1, to_json(table));
-  folder.write(kConf + 1, conf_text(conf, users_conf()));
+  const std::string preload = preload_of(result.choice);
+  conf.erase("LD_PRELOAD");
+  const std::string text = conf_text(conf, users_conf());
+  const auto first = text.find('\n') + 1;
+  folder.write(kConf + 1, preload.empty() ? text
+                                          : text.substr(0, first) + kPreload + preload + "\n" +
+                                                text.substr(first));
   return "NCCL_CONF_FILE=" + folder.path() + kConf;
 }
 
@@ -99,9 +119,11 @@ StoredChoice read_choice(const std::string& folder) {
   for (std::string line; std::getline(lines, line);) {
     // What follows is the user's own.
     if (line.starts_with("# What NCCL would")) break;
+    if (line.starts_with(kPreload))
+      stored.choice.variables["LD_PRELOAD"] = line.substr(std::string_view(kPreload).size());
     const auto equals = line.find('=');
     has_table = has_table || line.starts_with("DYNAMICCL_TUNER_TABLE=");
-    if ((line.starts_with("NCCL_") || line.starts_with("DYNAMICCL_SHARED_FOLDER=")) &&
+    if ((line.starts_with("NCCL_") || line.starts_with(kOneHostFolder)) &&
         equals != std::string::npos && !line.starts_with("NCCL_TUNER_PLUGIN"))
       stored.choice.variables[line.substr(0, equals)] = line.substr(equals + 1);
   }

@@ -23,7 +23,8 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/tune/job/left_ranks.hpp"
-#include "tuner/export/folder_network.hpp"
+#include "profiles/detect/probes/one_host.hpp"
+#include "tuner/export/one_host.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -251,6 +252,7 @@ class Observer {
 std::map<std::string, std::string> conf_of(const JobCommand& command, const TrialRequest& request,
                                            const HeldFolder& folder) {
   std::map<std::string, std::string> conf = request.variables;
+  conf.erase("LD_PRELOAD");
   conf["NCCL_TUNER_PLUGIN"] = command.plugin;
   conf["NCCL_PROFILER_PLUGIN"] = command.plugin;
   conf["DYNAMICCL_TUNER_FOLDER"] = folder.path();
@@ -334,6 +336,16 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
 
+/// The loader reads no file of NCCL's.
+void add_preload(const TrialRequest& request, Command& job) {
+  const auto library = request.variables.find("LD_PRELOAD");
+  if (library == request.variables.end()) return;
+  const char* others = std::getenv("LD_PRELOAD");
+  const bool alone = others == nullptr || *others == '\0';
+  job.environment["LD_PRELOAD"] =
+      alone ? library->second : fmt::format("{}:{}", library->second, others);
+}
+
 }  // namespace
 
 JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
@@ -346,13 +358,13 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   const HeldFolder folder = command.launches.below(fmt::format("launch-{:03}", request.number),
                                                    serves_other_users(command) ? kOpenToAll : kOwn);
   forget_earlier(folder.held());
-  // Ranks take a folder of their own user or of root: root's may serve ranks of any user.
-  if (request.variables.contains("DYNAMICCL_SHARED_FOLDER"))
-    static_cast<void>(command.out.below(kNetworkFolder, geteuid() == 0 ? kOpenToAll : kOwn));
+  // In memory, it goes with the machine's next start.
+  if (request.variables.contains(kOneHostFolder)) make_one_host_folder(command);
   command.launches.write(
       "nccl.conf", conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
   Command job{command.argv, command.environment};
   job.environment["NCCL_CONF_FILE"] = command.launches.path() + "/nccl.conf";
+  add_preload(request, job);
 
   JobTrialResult result;
   Observer observer(folder.held(), request);
@@ -413,6 +425,27 @@ std::string conf_text(const std::map<std::string, std::string>& ours,
   for (const auto& [name, value] : ours) text += name + "=" + value + "\n";
   if (!users_text.empty()) text += std::string(kUsersPart) + "\n" + users_text + "\n";
   return text;
+}
+
+std::string JobCommand::one_host_library() const {
+  return (fs::path(plugin).parent_path() / kOneHostLibrary).string();
+}
+
+std::string JobCommand::one_host_folder() const {
+  const char* named = std::getenv(kOneHostFolder);
+  const bool usual = named == nullptr || *named == '\0';
+  const std::string folder = usual ? out.path() + "/" + kOneHostBelow : named;
+  if (folder.find_first_of("\n\r") == std::string::npos) return folder;
+  throw Error(ErrorKind::input,
+              fmt::format("{} names a folder of several lines: a file of NCCL's has one for it; "
+                          "name another",
+                          kOneHostFolder));
+}
+
+void make_one_host_folder(const JobCommand& command) {
+  if (command.one_host_folder() != command.out.path() + "/" + kOneHostBelow) return;
+  // Root's may serve ranks of any user.
+  static_cast<void>(command.out.below(kOneHostBelow, geteuid() == 0 ? 01777 : 0700));
 }
 
 std::string users_conf_path() {

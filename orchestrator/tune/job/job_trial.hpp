@@ -17,15 +17,18 @@ namespace dynamiccl {
 /// Somebody's own command, and where its launches tell what they call.
 struct JobCommand {
   std::vector<std::string> argv;
-  /// Where everything about the job is kept, shared by all ranks of this host. The sockets of
-  /// NCCL's network through a shared folder lie in a folder of it, in trials and later.
+  /// Where everything about the job is kept, shared by all ranks of this host.
   const HeldFolder& out;
   /// In it: the settings file that every launch reads (nccl.conf) and a folder per launch.
   const HeldFolder& launches;
   std::string plugin;  ///< absolute path of the NCCL plugin, as the job sees it
   std::map<std::string, std::string> environment;  ///< added to the inherited one
-  bool passes_variables =
-      true;  ///< false: it starts containers or other hosts (see goes_elsewhere)
+  /// The library that makes them one host: beside the plugin.
+  [[nodiscard]] std::string one_host_library() const;
+  /// Makes ranks of this host one host to NCCL where it is in memory (docs/one-host.md), in trials
+  /// and later: what DYNAMICCL_SHARED_FOLDER names, else a folder of `out`.
+  /// @throws Error(input) for a name of several lines
+  [[nodiscard]] std::string one_host_folder() const;
 };
 
 /// For which communicators a job's table is, and what a rank may know it by.
@@ -38,11 +41,12 @@ struct TableOrigin {
 /// What a launch is given.
 struct TrialRequest {
   int number = 0;
-  std::map<std::string, std::string> variables;  ///< NCCL's, of launch scope
-  CallTable table{};                             ///< per call, from the start
-  TableOrigin origin;                            ///< of the table
-  double seconds = 60;                           ///< from the job's start; longer is ended
-  std::size_t warmup = 3;                        ///< steps that are left out
+  /// NCCL's, of launch scope; LD_PRELOAD, which no file of NCCL's can set, goes with the command.
+  std::map<std::string, std::string> variables;
+  CallTable table{};       ///< per call, from the start
+  TableOrigin origin;      ///< of the table
+  double seconds = 60;     ///< from the job's start; longer is ended
+  std::size_t warmup = 3;  ///< steps that are left out
   std::size_t steps = 12;  ///< that are measured before it is ended; 0: it runs to its own end
   /// Per-call settings are learnt after the steps were measured, for at most so many seconds; 0:
   /// no.
@@ -91,8 +95,8 @@ struct JobTrialResult {
   [[nodiscard]] bool ok() const { return reason.empty(); }
 };
 
-/// The name of that folder in JobCommand::out.
-inline constexpr const char* kNetworkFolder = "network";
+/// The name of a job's own folder of one host in JobCommand::out.
+inline constexpr const char* kOneHostBelow = "one-host";
 
 /// Starts the command once with these settings, looks on while it runs, ends it when enough was
 /// seen, and leaves no process of it. Blocks; once at a time.
@@ -100,6 +104,10 @@ inline constexpr const char* kNetworkFolder = "network";
 /// or lie on a disk that is full
 JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
                          const std::function<void(const std::string&)>& on_output);
+
+/// Where it is one of `out`, and not there yet.
+/// @throws Error(environment) when it cannot be made
+void make_one_host_folder(const JobCommand& command);
 
 /// The settings file of a launch, as NCCL reads it (NCCL_CONF_FILE): ours first, as the first value
 /// of a name counts, then the user's own file.

@@ -17,7 +17,9 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
 #include "profiles/detect/facts.hpp"
-#include "tuner/export/folder_network.hpp"
+#include "profiles/detect/probes/meeting_folder.hpp"
+#include "profiles/detect/probes/one_host.hpp"
+#include "tuner/export/one_host.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -73,6 +75,13 @@ std::string table_text(const CallTable& table, const CallTable& given) {
     for (std::size_t bin = 0; bin < table.cells[f].size(); ++bin)
       cells += static_cast<std::size_t>(table.cells[f][bin] != given.cells[f][bin]);
   return cells == 0 ? "" : fmt::format(" + {} sizes learnt per call", cells);
+}
+
+/// What containers of the ranks need for the library.
+std::string preload_flags(const JobCommand& command) {
+  return fmt::format("{} {} --env LD_PRELOAD={}", volume_option(command.one_host_folder()),
+                     volume_option(command.one_host_library(), "", true),
+                     shell_quote(command.one_host_library()));
 }
 
 }  // namespace
@@ -224,11 +233,45 @@ void JobTuning::observe() {
     call_agent_.reset();
     result_.notes.push_back(seen.beyond_this_host);
   }
+  result_.facts.one_host = offered_one_host();
   // The space says so.
   if (keeps_order(result_.facts, options_.constraints)) call_agent_.reset();
   best_us_ = seen.step.count();
   best_arm_ = "default";
   result_.observed = std::move(seen);
+}
+
+/// Ranks of this machine that speak by sockets because they are apart, and by nobody's wish.
+OneHostWay JobTuning::offered_one_host() {
+  const JobFacts& facts = result_.facts;
+  const bool apart =
+      facts.network && !facts.rdma && facts.ranks > 1 && facts.ranks_per_host == facts.ranks;
+  if (!apart || (facts.nccl_version > 0 && facts.nccl_version < kOneHostSince))
+    return OneHostWay::none;
+  std::set<std::string> said = users_variables();
+  for (const auto& [name, value] : facts.variables) said.insert(name);
+  for (const char* name : {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET"})
+    if (said.contains(name)) {
+      result_.notes.push_back(fmt::format("{} is set: the ranks stay hosts of their own", name));
+      return OneHostWay::none;
+    }
+  if (facts.one_dev_shm && !facts.preloaded) return OneHostWay::settings;
+  make_one_host_folder(command_);
+  const MeetingFolder folder = look_at_meeting_folder(command_.one_host_folder());
+  std::error_code unseen;
+  const std::string library = command_.one_host_library();
+  if (folder.trouble == FolderTrouble::none && std::filesystem::exists(library, unseen) &&
+      (facts.preloaded || goes_elsewhere(command_).empty()))
+    return OneHostWay::library;
+  result_.notes.push_back(fmt::format(
+      "the ranks, all on this machine, speak by sockets, and one host could not be tried "
+      "(docs/one-host.md): {}",
+      folder.trouble != FolderTrouble::none
+          ? fmt::format(
+                "{}: {}; choose a short path in /dev/shm with --out, or name a folder by {}",
+                command_.one_host_folder(), folder.why, kOneHostFolder)
+          : "start them with " + preload_flags(command_)));
+  return OneHostWay::none;
 }
 
 void JobTuning::make_search() {
@@ -292,13 +335,11 @@ JobChoice JobTuning::setting_of(std::size_t arm) const {
   JobChoice choice;
   const ActionSpace& space = *search_->task().space;
   choice.variables = settings_of(space.setting(space.arms()[arm]).launch_knobs, SettingScope::env);
-  const auto network = choice.variables.find("NCCL_NET");
-  if (network != choice.variables.end() && network->second == kFolderNetwork) {
-    for (const auto& [name, value] :
-         folder_network(command_.plugin, command_.out.path() + "/" + kNetworkFolder))
-      choice.variables[name] = value;
-    choice.table = shared_folder_caps();
-  }
+  if (choice.variables.erase("NCCL_HOSTID") == 0) return choice;
+  const JobFacts& facts = result_.facts;
+  choice.variables = facts.one_host == OneHostWay::library
+                         ? one_host_library(command_.one_host_library(), command_.one_host_folder())
+                         : one_host_settings(facts.one_network && facts.all_gpus);
   return choice;
 }
 
@@ -375,7 +416,8 @@ void JobTuning::try_arm(const Choice& choice) {
   if (result_.interrupted_by != 0) return;
   search_->learn(choice.arm, {trial.ok(), trial.step});
   note_launch(choice, trial);
-  if (!trial.ok()) return leave_network(setting);
+  note_one_host(setting, trial);
+  if (!trial.ok()) return;
   setting.origin = trial.origin;
   consider(setting, trial.step, arm);
   if (best_.variables == setting.variables) {
@@ -397,16 +439,17 @@ void JobTuning::try_arm(const Choice& choice) {
            arm + table_text(setting.table, given));
 }
 
-/// A network that could not be had is tried under no other setting.
-void JobTuning::leave_network(const JobChoice& failed) {
-  if (!failed.variables.contains("DYNAMICCL_SHARED_FOLDER")) return;
-  const std::size_t arms = search_->task().space->arms().size();
-  for (std::size_t arm = 0; arm < arms; ++arm)
-    if (!search_->measured(arm) && setting_of(arm).variables.contains("DYNAMICCL_SHARED_FOLDER"))
-      search_->rule_out(arm);
-  result_.notes.emplace_back(
-      "the network through a shared folder failed and was left out: the ranks must run as the user "
-      "who starts this, or as root (docs/transport.md)");
+/// One host that came to nothing: ranks that the variables do not reach, or that the library leaves
+/// apart, which it says on their standard error.
+void JobTuning::note_one_host(const JobChoice& setting, const JobTrialResult& trial) {
+  const bool one_host =
+      setting.variables.contains(kOneHostFolder) || setting.variables.contains("NCCL_HOSTID");
+  if (!one_host || !trial.facts || !trial.facts->network) return;
+  result_.notes.push_back(fmt::format(
+      "the ranks stayed hosts of their own although one host was tried (docs/one-host.md): {}",
+      trial.facts->preloaded || setting.variables.contains("NCCL_HOSTID")
+          ? "their standard error says why"
+          : "the library was not loaded in them; start them with " + preload_flags(command_)));
 }
 
 bool JobTuning::owes_default_a_launch() const {

@@ -93,7 +93,8 @@ class JobTuning {
   void require_tunable(const JobTrialResult& seen) const;
   void make_search();
   void say_floor() const;
-  void leave_network(const JobChoice& failed);
+  OneHostWay offered_one_host();
+  void note_one_host(const JobChoice& setting, const JobTrialResult& trial);
   void explore();
   /// Where no launch setting is faster, the calls' settings are still to be learnt under the
   /// default: the last launch is kept for that.

@@ -9,10 +9,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+
+#include "profiles/detect/probes/one_host.hpp"
 
 extern char** environ;
 
@@ -48,6 +52,16 @@ std::string address_text(const ifaddrs& entry) {
     inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
   }
   return std::string(text) + "/" + std::to_string(prefix_length(entry.ifa_netmask));
+}
+
+/// What a preloaded library says to NCCL is in no environment (docs/one-host.md).
+void add_answers(std::vector<std::pair<std::string, std::string>>& variables) {
+  for (const char* name : kOneHostAnswers) {
+    const bool set = std::any_of(variables.begin(), variables.end(),
+                                 [&](const auto& one) { return one.first == name; });
+    if (const char* value = set ? nullptr : std::getenv(name); value != nullptr)
+      variables.emplace_back(name, value);
+  }
 }
 
 class Machine final : public LiveSystem {
@@ -109,6 +123,7 @@ class Machine final : public LiveSystem {
       if (equals == std::string_view::npos) continue;
       variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
+    add_answers(variables);
     return {std::move(variables), ""};
   }
 

@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -10,6 +13,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace dynamiccl {
@@ -58,71 +62,52 @@ FolderTrouble trouble_of(int error) {
 }
 
 /// @returns 0, or why no socket file can be made
-int try_socket(int directory, const std::string& path) {
+int try_socket(const std::string& path) {
   std::uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != sizeof random) return errno;
-  const std::string name = folder_socket_name(random);
   sockaddr_un address{};
-  if (!folder_socket_address(directory, path, name, address)) return ENAMETOOLONG;
-  const int file = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  address.sun_family = AF_UNIX;
+  // Named as NCCL's own: what removes those that ended processes left removes this one, too.
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s/nccl-socket-try-%016" PRIx64,
+                path.c_str(), random);
+  const int file = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (file < 0) return errno;
   const int error =
       bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
   close(file);
-  if (error == 0) unlinkat(directory, name.c_str(), 0);
+  if (error == 0) unlink(address.sun_path);
   return error;
 }
 
+/// Of a folder that is there. What the library that uses it refuses, in its order.
+void look_inside(int directory, const std::string& path, MeetingFolder& found) {
+  constexpr std::size_t kLongestPath = 64;
+  constexpr std::uint64_t kLeastFree = std::uint64_t{64} << 20;
+  const auto refuse = [&](FolderTrouble trouble, const std::string& why) {
+    found.trouble = trouble;
+    found.why = why;
+  };
+  struct statvfs space {};
+  const bool known = fstatvfs(directory, &space) == 0;
+  if (known) found.size_bytes = std::uint64_t{space.f_blocks} * space.f_frsize;
+  if (path.size() > kLongestPath)
+    return refuse(FolderTrouble::too_long, "its path has more than " +
+                                               std::to_string(kLongestPath) +
+                                               " letters, and names of sockets are short");
+  if (found.filesystem != "tmpfs")
+    return refuse(FolderTrouble::not_memory, "it lies on " + found.filesystem +
+                                                 ", not in a tmpfs, which alone belongs to one "
+                                                 "machine");
+  if (const int error = try_socket(path); error != 0)
+    return refuse(trouble_of(error),
+                  "no socket file can be made in it: " + std::string(std::strerror(error)));
+  const std::uint64_t free = std::uint64_t{space.f_bavail} * space.f_frsize;
+  if (known && space.f_blocks != 0 && free < kLeastFree)
+    refuse(FolderTrouble::full,
+           std::to_string(free >> 20) + " MiB are free in it, and NCCL needs at least 64");
+}
+
 }  // namespace
-
-std::string folder_socket_name(std::uint64_t name) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%s%016" PRIx64 ".sock", kFolderSocketPrefix, name);
-  return text.data();
-}
-
-bool folder_socket_address(int directory, const std::string& path, const std::string& name,
-                           sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  std::string full = path + "/" + name;
-  if (full.size() >= sizeof address.sun_path)
-    full = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
-  if (full.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path, full.c_str(), full.size() + 1);
-  return true;
-}
-
-bool user_is_mapped(std::uint64_t user) {
-  std::FILE* file = std::fopen("/proc/self/uid_map", "re");
-  if (file == nullptr) return true;  // a kernel without user namespaces
-  bool mapped = false;
-  std::uint64_t inside = 0;
-  std::uint64_t outside = 0;
-  std::uint64_t count = 0;
-  while (std::fscanf(file, "%" SCNu64 " %" SCNu64 " %" SCNu64, &inside, &outside, &count) == 3)
-    mapped = mapped || (user >= inside && user - inside < count);
-  std::fclose(file);
-  return mapped;
-}
-
-FolderTrouble unsafe_folder(const struct stat& status, std::uint64_t user, std::string& why) {
-  if (!S_ISDIR(status.st_mode)) {
-    why = "it is no folder";
-    return FolderTrouble::not_a_folder;
-  }
-  if (status.st_uid != user && status.st_uid != 0) {
-    why = "it belongs to user " + std::to_string(status.st_uid) +
-          (user_is_mapped(status.st_uid) ? "" : ", whom this user namespace has no number for") +
-          ", this process runs as " + std::to_string(user);
-    return FolderTrouble::another_users;
-  }
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0) {
-    why = "other users may rename what is in it";
-    return FolderTrouble::open_to_others;
-  }
-  return FolderTrouble::none;
-}
 
 MeetingFolder look_at_meeting_folder(const std::string& path) {
   MeetingFolder found;
@@ -144,13 +129,7 @@ MeetingFolder look_at_meeting_folder(const std::string& path) {
   found.owner = status.st_uid;
   found.mode = status.st_mode & 07777;
   found.filesystem = filesystem_name(directory);
-  found.trouble = unsafe_folder(status, found.user, found.why);
-  if (found.trouble == FolderTrouble::none) {
-    if (const int error = try_socket(directory, path); error != 0) {
-      found.trouble = trouble_of(error);
-      found.why = "no socket file can be made in it: " + std::string(std::strerror(error));
-    }
-  }
+  look_inside(directory, path, found);
   close(directory);
   return found;
 }

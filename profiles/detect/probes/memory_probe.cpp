@@ -4,7 +4,7 @@ namespace dynamiccl {
 
 namespace {
 
-/// The folder through which NCCL's ranks may pass memory to each other (tuner/transport).
+/// The folder that makes isolated ranks one host to NCCL (docs/one-host.md).
 void set_shared_folder(const ProbeContext& context, Section& section) {
   const auto variables = context.live.environment();
   if (!variables) return;
@@ -23,7 +23,8 @@ void set_shared_folder(const ProbeContext& context, Section& section) {
                                             {"filesystem", found->filesystem},
                                             {"owner", found->owner},
                                             {"mode", found->mode},
-                                            {"user", found->user}});
+                                            {"user", found->user},
+                                            {"size_bytes", found->size_bytes}});
     else
       section.unknown("meeting", found.reason);
   }

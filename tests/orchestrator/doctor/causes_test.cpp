@@ -185,43 +185,73 @@ TEST_CASE("a GPU machine's containers show the boundary with every flag that fix
     CHECK_THAT(finding.fix.flag, ContainsSubstring(flag));
   REQUIRE(finding.fix.profile);
   CHECK(finding.fix.profile->gpus == GpuVisibility::all);
-  // Beside it, for those who may not take the namespaces down.
-  const auto folder = only(symptoms, "gpu-sockets");
-  // The line to type says all that the proof's profile has.
-  for (const char* flag : {"DYNAMICCL_SHARED_FOLDER=", "NCCL_NET_PLUGIN=", "NCCL_NET=DynamICCL",
-                           "NCCL_TUNER_PLUGIN=", "NCCL_MIN_CTAS=8", "NCCL_MAX_CTAS=8"})
-    CHECK_THAT(folder.fix.flag, ContainsSubstring(flag));
-  REQUIRE(folder.fix.profile);
-  symptoms.profile = *folder.fix.profile;
+  // Beside it, for those who may not take the namespaces down: a line for each runtime, and what
+  // all nodes would bring and cost.
+  const auto sockets = only(symptoms, "gpu-sockets");
+  for (const char* part :
+       {"Docker: docker run --volume /dev/shm/job:/dev/shm", "--env NCCL_HOSTID=one-host",
+        "--env NCCL_P2P_DISABLE=1", "--env NCCL_CUMEM_HOST_ENABLE=0", "Compose: volumes: [",
+        "Kubernetes: volumes: [{name: job, hostPath:", "{name: NCCL_HOSTID, value: \"one-host\"}",
+        "Apptainer: apptainer exec --nv --bind /dev/shm/job:/dev/shm",
+        "Slurm with pyxis: srun --container-mounts=/dev/shm/job:/dev/shm",
+        "LD_PRELOAD=/opt/libdynamiccl-onehost.so", "DYNAMICCL_SHARED_FOLDER=/run/job",
+        "NVIDIA_VISIBLE_DEVICES=all", "can then use all GPUs", "NCCL 2.22 and later"})
+    CHECK_THAT(sockets.fix.flag, ContainsSubstring(part));
+  REQUIRE(sockets.fix.profile);
+  CHECK(sockets.fix.profile->gpus == GpuVisibility::one_per_rank);
+  auto fixed = symptoms;
+  fixed.profile = *sockets.fix.profile;
+  CHECK_FALSE(ids(fixed).contains("gpu-sockets"));
+  // With all nodes there the library alone reaches them.
+  auto all = symptoms;
+  all.profile = profiles().at("cross-docker-all-gpus");
+  const auto library = only(all, "gpu-sockets");
+  CHECK_THAT(library.fix.flag, !ContainsSubstring("NCCL_HOSTID"));
+  CHECK(library.fix.profile->gpus == GpuVisibility::all);
+  // Nobody's boundary: the settings ask for sockets.
+  auto asked = symptoms;
+  asked.profile = profiles().at("bare-metal");
+  asked.profile.environment = {{"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"}};
+  CHECK_FALSE(ids(asked).contains("gpu-sockets"));
+}
+
+TEST_CASE("usable IMEX channels are foretold, and nothing is proposed beside them") {
+  auto symptoms = cross();
+  symptoms.host["gpu"] = {{"usable", 4}, {"nvml", {{"p2p", {{"self", "nvlink"}}}}}};
+  CHECK(imex_line(symptoms).empty());
+  symptoms.facts[0]["gpu"]["imex_channels"] = 1;
+  CHECK(imex_line(symptoms).empty());
+  CHECK(ids(symptoms).contains("gpu-sockets"));
+  symptoms.facts[1]["gpu"]["imex_channels"] = 1;
+  CHECK_THAT(imex_line(symptoms), ContainsSubstring("IMEX channels are usable"));
   CHECK_FALSE(ids(symptoms).contains("gpu-sockets"));
 }
 
 TEST_CASE("a shared folder that ranks cannot use is named with what to type") {
   auto symptoms = cross();
-  symptoms.profile = profiles().at("cross-docker-folder");
-  const json well = {{"path", "/run/job"},    {"trouble", "none"}, {"why", ""},
-                     {"filesystem", "tmpfs"}, {"owner", 0U},       {"mode", 0700U},
-                     {"user", 1000U}};
+  symptoms.profile = profiles().at("cross-docker-one-host");
+  const json well = {{"path", "/run/job"},    {"trouble", "none"},     {"why", ""},
+                     {"filesystem", "tmpfs"}, {"owner", 0U},           {"mode", 0700U},
+                     {"user", 1000U},         {"size_bytes", 1U << 30}};
   for (auto& facts : symptoms.facts) {
     facts["shm"]["folder"] = {{"device", 51}, {"inode", 9}};
     facts["shm"]["meeting"] = well;
   }
   CHECK_FALSE(ids(symptoms).contains("shared-folder"));
   const std::string line = folder_line(symptoms);
-  for (const char* part : {"/run/job", "tmpfs", "mode 700", "no limit", "locks no memory"})
+  for (const char* part : {"/run/job", "tmpfs", "mode 700", "the same for all ranks"})
     CHECK_THAT(line, ContainsSubstring(part));
   CHECK(folder_line(cross()).empty());
 
   const std::vector<std::pair<const char*, const char*>> fixes{
-      {"missing", "mkdir -p -m 700 /run/job"},
+      {"missing", "docker run --volume /dev/shm/job:/run/job"},
       {"not a folder", "rm /run/job"},
-      {"another user's", "chown 1000 /run/job"},
       {"forbidden", "chown 1000 /run/job"},
       {"too long", "a shorter path"},
-      {"open to others", "chmod 700 /run/job"},
       {"not writable", "without :ro"},
       {"full", "df -i /run/job"},
-      {"no sockets", "local file system"}};
+      {"no sockets", "a folder in memory"},
+      {"not memory", "a folder in memory"}};
   for (const auto& [trouble, fix] : fixes) {
     INFO(trouble);
     auto bad = symptoms;
@@ -237,37 +267,23 @@ TEST_CASE("a shared folder that ranks cannot use is named with what to type") {
   apart.facts[1]["shm"]["folder"]["inode"] = 10;
   CHECK_THAT(only(apart, "shared-folder").symptom.evidence,
              ContainsSubstring("2 different folders"));
-  // Sixteen connections of two ranks, of 2 MiB and their control words.
-  auto little = symptoms;
-  little.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{32} << 20;
-  CHECK_THAT(only(little, "shared-folder").fix.flag, ContainsSubstring("--memory"));
-  little.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{64} << 20;
-  CHECK_FALSE(ids(little).contains("shared-folder"));
-  CHECK_THAT(folder_line(little), ContainsSubstring("limit 64"));
-  // As the ranks set them: larger rings, more channels, fewer, and what the transport refuses.
-  const auto with = [&](const char* name, const char* value) {
-    auto set = little;
-    for (auto& facts : set.facts) facts["environment"]["variables"][name] = value;
-    return set;
-  };
-  for (const auto& [name, value] :
-       {std::pair{"DYNAMICCL_TRANSPORT_CELL_KIB", "1024"},
-        std::pair{"DYNAMICCL_TRANSPORT_CELLS", "64"}, std::pair{"NCCL_MIN_CTAS", "20"},
-        std::pair{"NCCL_MIN_NCHANNELS", "32"}}) {
-    INFO(name);
-    CHECK_THAT(only(with(name, value), "shared-folder").fix.flag, ContainsSubstring("--memory"));
-  }
-  auto fewer = with("NCCL_MAX_CTAS", "4");
-  fewer.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{20} << 20;
-  CHECK_FALSE(ids(fewer).contains("shared-folder"));
-  CHECK_THAT(only(with("DYNAMICCL_TRANSPORT_CELLS", "3"), "shared-folder").symptom.evidence,
-             ContainsSubstring("DYNAMICCL_TRANSPORT_CELLS=3 is no power of two"));
+  auto unequal = symptoms;
+  unequal.facts[0]["gpu"]["usable"] = 1;
+  unequal.facts[1]["gpu"]["usable"] = 2;
+  CHECK_THAT(only(unequal, "shared-folder").symptom.evidence,
+             ContainsSubstring("see 1 and 2 GPUs"));
+  CHECK_THAT(only(unequal, "shared-folder").fix.flag, ContainsSubstring("--gpus all"));
+  auto users = symptoms;
+  users.facts[1]["shm"]["meeting"]["user"] = 1001U;
+  CHECK_THAT(only(users, "shared-folder").fix.flag, ContainsSubstring("--user UID:GID"));
   auto small = symptoms;
-  for (auto& facts : small.facts) facts["shm"]["size_bytes"] = std::uint64_t{8} << 20;
-  CHECK_THAT(only(small, "shared-folder").fix.flag, ContainsSubstring("--shm-size"));
-  // Without a folder none of this is asked.
-  for (auto& facts : small.facts) facts["shm"].erase("meeting");
+  for (auto& facts : small.facts) facts["shm"]["meeting"]["size_bytes"] = std::uint64_t{8} << 20;
+  CHECK_THAT(only(small, "shared-folder").fix.flag, ContainsSubstring("mount -o remount,size="));
+  // A tmpfs without a limit, and no folder at all.
+  for (auto& facts : small.facts) facts["shm"]["meeting"]["size_bytes"] = 0U;
   CHECK_FALSE(ids(small).contains("shared-folder"));
+  for (auto& facts : unequal.facts) facts["shm"].erase("meeting");
+  CHECK_FALSE(ids(unequal).contains("shared-folder"));
 }
 
 TEST_CASE("facts of any shape are met without throwing") {

@@ -59,10 +59,12 @@ TEST_CASE("the foretold transport is the one that was measured on 4x H200") {
   }
 }
 
-TEST_CASE("one host id over containers fails with cuMem handles and works with legacy ones") {
+TEST_CASE("one host id over containers fails, with cuMem handles and without") {
+  // reports/measured/h200x4-2026-11 and h200x2-2026-11: neither came up.
   CHECK(path_of("cross-docker-one-hostid") == GpuPath::impossible);
   CHECK(obstacles("cross-docker-one-hostid") == std::vector<std::string>{"network namespace"});
-  CHECK(path_of("cross-docker-one-hostid-no-cumem") == GpuPath::p2p);
+  CHECK(path_of("cross-docker-one-hostid-no-cumem") == GpuPath::impossible);
+  CHECK(obstacles("cross-docker-one-hostid-no-cumem") == std::vector<std::string>{"CUDA IPC"});
 }
 
 TEST_CASE("every obstacle is named, for only all their flags together help") {
@@ -87,20 +89,42 @@ TEST_CASE("the fixed profile is foretold to reach the GPUs' own links") {
   }
 }
 
-TEST_CASE("a shared folder is foretold where ranks stay apart, and offered for it") {
-  CHECK(path_of("cross-docker-folder") == GpuPath::folder);
-  CHECK_FALSE(obstacles("cross-docker-folder").empty());
-  const auto offered = with_shared_folder(profile("cross-docker"));
-  CHECK(predict_gpu_path(offered, h200x4(), 4).path == GpuPath::folder);
-  CHECK(predict_gpu_path(with_gpu_path(offered), h200x4(), 4).path == GpuPath::p2p);
-  // Ranks that NCCL takes for one host need no network.
-  CHECK(predict_gpu_path(with_shared_folder(profile("bare-metal")), h200x4(), 4).path ==
-        GpuPath::p2p);
+TEST_CASE("containers that stay apart are one host by settings or by a library") {
+  CHECK(path_of("cross-docker-folder") == GpuPath::shm);
+  CHECK(path_of("cross-docker-one-host") == GpuPath::shm);
+  CHECK(path_of("cross-docker-one-host-all-gpus") == GpuPath::p2p);
+  CHECK(obstacles("cross-docker-one-host-all-gpus").empty());
+  CHECK(path_of("singularity-apart") == GpuPath::net);
+  CHECK(path_of("singularity-apart-folder") == GpuPath::p2p);
+  CHECK(path_of("singularity-apart-one-host") == GpuPath::p2p);
 }
 
-TEST_CASE("what hides a peer leads to host memory, and so do settings and missing peer access") {
+TEST_CASE("one host is offered as the containers see their GPUs") {
+  const auto own = with_one_host(profile("cross-docker"));
+  CHECK(one_host_way(profile("cross-docker")) == OneHostWay::settings);
+  CHECK(own.shared_tmpfs == "/dev/shm");
+  CHECK(own.network == Sharing::private_);
+  CHECK(predict_gpu_path(own, h200x4(), 4).path == GpuPath::shm);
+  const auto all = with_one_host(profile("cross-docker-all-gpus"));
+  CHECK(one_host_way(profile("cross-docker-all-gpus")) == OneHostWay::library);
+  CHECK(predict_gpu_path(all, h200x4(), 4).path == GpuPath::p2p);
+  // What is offered leaves nothing behind where the namespaces may be shared after all.
+  for (const auto& offered : {own, all}) {
+    const auto shared = with_gpu_path(offered);
+    CHECK(predict_gpu_path(shared, h200x4(), 4).path == GpuPath::p2p);
+    CHECK(shared.shared_tmpfs.empty());
+  }
+  auto other = profile("cross-docker");
+  other.environment["LD_PRELOAD"] = "/lib/libother.so";
+  CHECK(with_gpu_path(other).environment.at("LD_PRELOAD") == "/lib/libother.so");
+}
+
+TEST_CASE("settings and missing peer access lead to host memory; a hidden peer needs them") {
   auto hidden = profile("cross-docker-shared");
   hidden.gpus = GpuVisibility::one_per_rank;
+  // CUDA error 101: NCCL tries the peer's memory although its GPU is not visible.
+  CHECK(predict_gpu_path(hidden, h200x4(), 4).path == GpuPath::impossible);
+  hidden.environment["NCCL_P2P_DISABLE"] = "1";
   CHECK(predict_gpu_path(hidden, h200x4(), 4).path == GpuPath::shm);
   auto forbidden = profile("bare-metal");
   forbidden.environment["NCCL_P2P_DISABLE"] = "1";

@@ -115,12 +115,14 @@ TEST_CASE("a setting names the folders that ranks and programs lie in") {
   request.shape = two_containers();
   request.shape.interface = "eth0";
   request.program_folder = "/b";
-  request.run_folder = "/r";
-  apply_settings(request, profile("cross-docker-folder"), {});
-  CHECK(request.environment.at("NCCL_NET_PLUGIN") == "/b/libdynamiccl-nccl-plugin.so");
-  CHECK(request.environment.at("DYNAMICCL_SHARED_FOLDER") == "/r");
-  CHECK(request.environment.at("NCCL_NET") == "DynamICCL");
-  CHECK(request.environment.at("NCCL_NET_PLUGIN_REF_COUNT") == "1");
+  apply_settings(request, profile("cross-docker-one-host"), {});
+  CHECK(request.environment.at("LD_PRELOAD") == "/b/libdynamiccl-onehost.so");
+  CHECK(request.environment.at("DYNAMICCL_SHARED_FOLDER") == "/run/job");
+  // No other library's ranks load it.
+  auto other = request_for(Backend::gloo);
+  other.shape = request.shape;
+  apply_settings(other, profile("cross-docker-one-host"), {});
+  CHECK_FALSE(other.environment.contains("LD_PRELOAD"));
 }
 
 TEST_CASE("a launcher inside its container stands behind the prefix") {

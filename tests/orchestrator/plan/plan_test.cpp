@@ -97,7 +97,7 @@ TEST_CASE("a profile that names folders of the launch is possible before there i
   Capabilities can;
   can.gpus = 2;
   const auto experiment = parsed(
-      "name = \"x\"\n[axes]\nenvironment = \"cross-docker-folder\"\nbackend = \"nccl\"\n"
+      "name = \"x\"\n[axes]\nenvironment = \"cross-docker-one-host\"\nbackend = \"nccl\"\n"
       "architecture = \"ring\"\nranks = 2\n[[work]]\ncollective = \"allreduce\"\n"
       "size = \"1KiB\"\n");
   auto plan = make_plan(experiment, can, nullptr);

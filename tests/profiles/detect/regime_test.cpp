@@ -116,7 +116,7 @@ TEST_CASE("RDMA reaches GPU memory where every rank's machine lets it", "[B-16][
   CHECK(feature({ib, closed}, Backend::nccl).is_null());
 }
 
-TEST_CASE("ranks that NCCL takes for different hosts may share a folder", "[B-17][E-04]") {
+TEST_CASE("a library and a folder make one host of ranks that stay apart", "[B-17][E-04]") {
   const auto nccl = with(Backend::nccl, "2.28.9");
   const auto link_of = [&](const json& a, const json& b) {
     return derive_regime({a, b}, nccl).json["ingredients"]["intra_link"];
@@ -124,23 +124,65 @@ TEST_CASE("ranks that NCCL takes for different hosts may share a folder", "[B-17
   auto one = FixtureTree("nvswitch").facts();
   auto other = one;
   other["system"]["hostname"] = "other";
-  for (json* facts : {&one, &other}) {
-    (*facts)["environment"]["variables"]["NCCL_NET"] = "DynamICCL";
-    (*facts)["shm"]["folder"] = {{"device", 51}, {"inode", 9}};
-  }
-  CHECK(link_of(one, other) == "folder");
-  CHECK(derive_regime({one, other}, nccl).name.find("/ shared folder /") != std::string::npos);
-  // Equal paths that are different folders, none at all, and sockets asked for.
-  auto elsewhere = other;
-  elsewhere["shm"]["folder"]["inode"] = 10;
-  CHECK(link_of(one, elsewhere) == "none");
-  elsewhere["shm"].erase("folder");
-  CHECK(link_of(one, elsewhere) == "none");
-  other["environment"]["variables"]["NCCL_NET"] = "Socket";
+  for (const char* name : {"net", "uts", "ipc", "pid", "mnt"}) other["namespaces"][name] = 7;
+  other["shm"]["device"] = 77;
   CHECK(link_of(one, other) == "none");
-  // What is nearer than a folder is named.
-  auto same = one;
-  CHECK(link_of(one, same) == "nvlink");
+  // As a probe sees it before NCCL is there: the library is preloaded, the folder is fit.
+  for (json* facts : {&one, &other}) {
+    (*facts)["environment"]["variables"]["LD_PRELOAD"] = "/p/libdynamiccl-onehost.so";
+    (*facts)["shm"]["folder"] = {{"device", 51}, {"inode", 9}};
+    (*facts)["shm"]["meeting"] = {{"trouble", "none"}};
+  }
+  CHECK(link_of(one, other) == "nvlink");
+  const auto regime = derive_regime({one, other}, nccl);
+  CHECK(regime.name.find("/ nvlink (one host by library) /") != std::string::npos);
+  CHECK(regime.json["one_host"] == "library");
+  CHECK(regime.json["ingredients"]["apart"] == json({"net", "ipc", "uts", "pid", "shm"}));
+  // No other library's ranks are one host by it.
+  CHECK(derive_regime({one, other}, with(Backend::gloo, "0.5")).name.find("one host") ==
+        std::string::npos);
+  const auto changed = [&](const auto& change) {
+    auto a = one;
+    auto b = other;
+    change(a, b);
+    return link_of(a, b);
+  };
+  CHECK(changed([](json&, json& b) { b["shm"]["folder"]["inode"] = 10; }) == "none");
+  CHECK(changed([](json&, json& b) { b["shm"]["meeting"]["trouble"] = "not memory"; }) == "none");
+  CHECK(changed([](json&, json& b) { b["gpu"]["usable"] = 1; }) == "none");
+  CHECK(changed([](json& a, json& b) {
+          a["gpu"]["imex_channels"] = b["gpu"]["imex_channels"] = 1;
+        }) == "none");
+  CHECK(changed([](json& a, json& b) { a["gpu"]["usable"] = b["gpu"]["usable"] = 1; }) == "shm");
+  // As it has answered NCCL.
+  const auto answered = [&](const char* a, const char* b) {
+    return changed([&](json& x, json& y) {
+      for (json* facts : {&x, &y}) {
+        (*facts)["environment"]["variables"]["NCCL_HOSTID"] = facts == &x ? a : b;
+        (*facts)["environment"]["variables"]["NCCL_P2P_DISABLE"] = "1";
+      }
+    });
+  };
+  CHECK(answered("onehost shm, GPUs one each", "onehost shm, GPUs one each") == "shm");
+  CHECK(answered("onehost shm, GPUs one each", "onehost alone 1 shm, GPUs one each") == "none");
+}
+
+TEST_CASE("one name and one /dev/shm make one host of ranks that stay apart", "[B-17][E-04]") {
+  const auto nccl = with(Backend::nccl, "2.28.9");
+  auto one = FixtureTree("nvswitch").facts();
+  auto other = one;
+  other["system"]["hostname"] = "other";
+  for (const char* name : {"net", "uts", "ipc", "pid", "mnt"}) other["namespaces"][name] = 7;
+  for (json* facts : {&one, &other}) {
+    (*facts)["environment"]["variables"]["NCCL_HOSTID"] = "one-host";
+    (*facts)["environment"]["variables"]["NCCL_P2P_DISABLE"] = "1";
+  }
+  const auto regime = derive_regime({one, other}, nccl);
+  CHECK(regime.json["ingredients"]["intra_link"] == "shm");
+  CHECK(regime.name.find("/ shm (one host by settings) /") != std::string::npos);
+  CHECK(regime.json["one_host"] == "settings");
+  other["environment"]["variables"]["NCCL_HOSTID"] = "another";
+  CHECK_FALSE(derive_regime({one, other}, nccl).json.contains("one_host"));
 }
 
 TEST_CASE("NVLink, PCIe and what stands in their way",

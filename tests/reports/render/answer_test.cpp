@@ -144,8 +144,7 @@ TEST_CASE("no evidence cuts a cause's fix, which stands on a line of its own") {
       {regime(R"({"library":"openmpi-4.1","intra_link":"none"})", "the ranks' /dev/shm differ"),
        "ipc = \"shared\" in the profile"},
       {regime(nccl, "the ranks' host names differ: NCCL takes them for different machines"),
-       "ipc, uts, network = \"host\", gpus = \"all\"; or NCCL_NET=DynamICCL in a folder: dynamiccl "
-       "doctor"},
+       "ipc, uts, network = \"host\", gpus = \"all\"; or one host by a folder: dynamiccl doctor"},
       {regime(nccl, "NCCL_P2P_DISABLE=1; NCCL_SHM_DISABLE=1"),
        "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE unset"},
       {regime(R"({"intra_link":"shm","single_copy":false})", ""),

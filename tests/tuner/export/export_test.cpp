@@ -1,5 +1,6 @@
 #include "tuner/export/export.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -106,59 +107,73 @@ TEST_CASE("NCCL's table says for whom it was made", "[E-127]") {
   };
   // Ranks that share nothing and have host names of their own are nodes to NCCL.
   CHECK(made_in("none", {"net", "ipc", "uts"}) == 4);
-  CHECK(made_in("folder", {"net", "uts"}) == 4);
   CHECK(made_in("nvlink", nlohmann::json::array()) == 1);
   // P2P and shared memory switched off: NCCL may count one node, or several.
   CHECK(made_in("none", nlohmann::json::array()) == 0);
   CHECK(made_in("unknown", {"uts"}) == 0);
 }
 
-TEST_CASE("settings that go through a shared folder bring its lines and its mount") {
-  // As `tune -- COMMAND` leaves them: the folder and the plugin of the search.
-  const std::map<std::string, std::string> chosen{{"env.NCCL_NET", "DynamICCL"},
-                                                  {"env.NCCL_NET_PLUGIN", "/old/plugin.so"},
-                                                  {"env.DYNAMICCL_SHARED_FOLDER", "/tuned/folder"}};
+TEST_CASE("settings of ranks that a library makes one host bring its lines and its mount") {
+  // As `tune -- COMMAND` leaves them: the folder and the library of the search.
+  const std::map<std::string, std::string> chosen{
+      {"env.LD_PRELOAD", "/opt/libdynamiccl-onehost.so"},
+      {"env.DYNAMICCL_SHARED_FOLDER", "/dev/shm/tuned/one-host"}};
   const auto table = table_of(
       {entry(Backend::nccl, Collective::allreduce, 1 << 26, {"library", {}, chosen}, 0.2)});
   ExportOptions options{.folder = "/tuned", .plugin = "/opt/plugin.so"};
   Export made = export_table(table, ExportFormat::nccl, options);
   std::string conf = text_of(made, "nccl.conf");
-  for (const char* line :
-       {"NCCL_NET=DynamICCL\n", "NCCL_NET_PLUGIN=/opt/plugin.so\n", "NCCL_NET_PLUGIN_REF_COUNT=1\n",
-        "NCCL_TUNER_PLUGIN=/opt/plugin.so\n", "DYNAMICCL_SHARED_FOLDER=/tuned/folder\n",
-        "NCCL_MIN_CTAS=8\n", "NCCL_MAX_CTAS=8\n"})
-    CHECK(conf.find(line) != std::string::npos);
+  CHECK(conf.find("DYNAMICCL_SHARED_FOLDER=/dev/shm/tuned/one-host\n") != std::string::npos);
+  // The loader reads no file of NCCL's.
+  CHECK(conf.find("LD_PRELOAD") == std::string::npos);
   REQUIRE(made.use.size() == 3);
-  CHECK(made.use[1].find("--volume /tuned/folder:/tuned/folder --volume "
-                         "/opt/plugin.so:/opt/plugin.so:ro") != std::string::npos);
+  CHECK(made.use[0].find("mkdir -p -m 1777 /dev/shm/tuned/one-host     # ") != std::string::npos);
+  CHECK(made.use[1].find("--volume /dev/shm/tuned/one-host:/dev/shm/tuned/one-host --volume "
+                         "/opt/libdynamiccl-onehost.so:/opt/libdynamiccl-onehost.so:ro") !=
+        std::string::npos);
+  CHECK(made.use[2].starts_with(
+      "LD_PRELOAD=/opt/libdynamiccl-onehost.so NCCL_CONF_FILE=/tuned/nccl.conf"));
   // What is typed literally does what it says.
-  CHECK(made.use[0].find("mkdir -p -m 700 /tuned/folder     # ") != std::string::npos);
   options.shared_folder = "/run/my job:2";
   CHECK(export_table(table, ExportFormat::nccl, options)
             .use[1]
             .find("--mount 'type=bind,source=/run/my job:2,target=/run/my job:2'") !=
         std::string::npos);
-  CHECK(text_of(export_table(table, ExportFormat::environment, options), "nccl.env")
-            .find("DYNAMICCL_SHARED_FOLDER='/run/my job:2'\n") != std::string::npos);
   options.shared_folder = "/run/mine";
-  CHECK(text_of(export_table(table, ExportFormat::environment, options), "nccl.env")
-            .find("DYNAMICCL_SHARED_FOLDER=/run/mine\n") != std::string::npos);
+  const auto variables =
+      text_of(export_table(table, ExportFormat::environment, options), "nccl.env");
+  CHECK(variables.find("DYNAMICCL_SHARED_FOLDER=/run/mine\n") != std::string::npos);
+  CHECK(variables.find("LD_PRELOAD=/opt/libdynamiccl-onehost.so\n") != std::string::npos);
+}
 
-  // Measured in an environment whose ranks meet in a folder, as the doctor proposes it.
+TEST_CASE("rows measured by ranks that were made one host are exported with what made them so") {
   auto measured =
       table_of({entry(Backend::nccl, Collective::allreduce, 1 << 26, nccl(16, {}), 0.2)});
-  measured.regimes.front().json = {{"ingredients", {{"intra_link", "folder"}}}};
-  made = export_table(measured, ExportFormat::nccl, {.folder = "/tuned", .plugin = "/p.so"});
-  conf = text_of(made, "nccl.conf");
+  const auto made_by = [&](const nlohmann::json& regime) {
+    measured.regimes.front().json = regime;
+    return export_table(measured, ExportFormat::nccl, {.folder = "/tuned", .plugin = "/p/p.so"});
+  };
+  Export made = made_by({{"one_host", "library"}});
+  std::string conf = text_of(made, "nccl.conf");
   CHECK(conf.find("DYNAMICCL_SHARED_FOLDER=/run/job\n") != std::string::npos);
-  // One plugin line, and the channels that the table's caps need.
-  CHECK(conf.find("NCCL_TUNER_PLUGIN") == conf.rfind("NCCL_TUNER_PLUGIN"));
-  CHECK(conf.find("NCCL_MIN_CTAS=16\n") != std::string::npos);
-  CHECK(conf.find("NCCL_MAX_CTAS") == std::string::npos);
-  measured.regimes.front().json = {{"ingredients", {{"intra_link", "none"}}}};
-  made = export_table(measured, ExportFormat::nccl, {.folder = "/tuned", .plugin = "/p.so"});
-  CHECK(text_of(made, "nccl.conf").find("SHARED_FOLDER") == std::string::npos);
-  CHECK(made.use.size() == 1);
+  CHECK(conf.find("NCCL_TUNER_PLUGIN=/p/p.so\n") == conf.rfind("NCCL_TUNER_PLUGIN"));
+  CHECK(made.use.back().starts_with("LD_PRELOAD=/p/libdynamiccl-onehost.so "));
+  CHECK(made.use[1].find("--volume /dev/shm/job:/run/job ") != std::string::npos);
+  made = made_by({{"one_host", "settings"}});
+  conf = text_of(made, "nccl.conf");
+  for (const char* line : {"NCCL_HOSTID=one-host\n", "NCCL_P2P_DISABLE=1\n",
+                           "NCCL_CUMEM_HOST_ENABLE=0\n", "NCCL_NVLS_ENABLE=0\n"})
+    CHECK(conf.find(line) != std::string::npos);
+  CHECK(made.use[1].find("--volume /dev/shm/job:/dev/shm ") != std::string::npos);
+  CHECK(std::any_of(made.notes.begin(), made.notes.end(), [](const std::string& note) {
+    return note.find("a name of its own") != std::string::npos;
+  }));
+  for (const nlohmann::json& none : {nlohmann::json{{"one_host", "unknown"}},
+                                     nlohmann::json{{"one_host", 7}}, nlohmann::json::object()}) {
+    made = made_by(none);
+    CHECK(text_of(made, "nccl.conf").find("SHARED_FOLDER") == std::string::npos);
+    CHECK(made.use.size() == 1);
+  }
 }
 
 TEST_CASE("of several launch settings the one that gains most is exported, and it is said",

@@ -40,28 +40,15 @@ TEST_CASE("connections of one kind name the transport, of several are mixed", "[
   CHECK(transport_of_way("P2P/CUMEM") == "p2p");
   CHECK(transport_of_way("SHM/direct/direct") == "shm");
   CHECK(transport_of_way("NET/IB/0/GDRDMA") == "net");
-  CHECK(transport_of_way("NET/DynamICCL/0") == "folder");
-  CHECK(transport_of_counts(4, 0, 0, 0) == "p2p");
-  CHECK(transport_of_counts(0, 2, 0, 0) == "shm");
-  CHECK(transport_of_counts(0, 0, 3, 0) == "folder");
-  CHECK(transport_of_counts(0, 0, 0, 2) == "net");
-  CHECK(transport_of_counts(4, 0, 0, 2) == "mixed");
+  CHECK(transport_of_counts(4, 0, 0) == "p2p");
+  CHECK(transport_of_counts(0, 2, 0) == "shm");
+  CHECK(transport_of_counts(0, 0, 2) == "net");
+  CHECK(transport_of_counts(4, 0, 2) == "mixed");
 }
 
-TEST_CASE("the plugin's connections by TCP are not taken for the folder's") {
-  const auto found = parse_nccl_log(
-      "h:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/DynamICCL/0\n"
-      "h:1:2 [0] NCCL INFO DynamICCL: a connection by TCP\n");
-  double folder = 0;
-  double net = 0;
-  for (const auto& [way, count] : found.ways)
-    (transport_of_way(way) == "folder" ? folder : net) += count;
-  CHECK(transport_of_counts(0, 0, folder, net) == "mixed");
-}
-
-TEST_CASE("bytes that the plugin counted decide what the folder's connections were") {
-  CHECK(transport_of_bytes("folder", 4096, 0) == "folder");
-  CHECK(transport_of_bytes("folder", 4096, 8) == "mixed");
-  CHECK(transport_of_bytes("folder", 0, 8) == "net");
-  CHECK(transport_of_bytes("p2p", 0, 8) == "p2p");
+TEST_CASE("the log says what names the host", "[C-39]") {
+  CHECK(parse_nccl_log(kLog).host.empty());
+  CHECK(parse_nccl_log("h:1:2 [0] NCCL INFO NCCL_HOSTID set by environment to onehost shm, GPUs "
+                       "one each\n")
+            .host == "onehost shm, GPUs one each");
 }
