@@ -1,38 +1,37 @@
-// Which agent searches best? Lets every agent search stored measurements instead of launches, with
-// as many seeds, and prints one report (Markdown) of all of them together and of each alone:
+// Which agent searches best for how many looks? Lets every agent search stored measurements instead
+// of launches: the same budget for all, in looks a cell, spent over all cells of an environment and
+// a backend in any order, with as many seeds; prints one report (Markdown).
 //
 //   scripts/agents_report.sh                     unpacks what the repository stores and calls this
-//   agents_report [--seeds N] [--policy NAME=FILE]... [--untrained N] [--rows FILE.csv]
-//                 [--terms LIST]... [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
+//   agents_report [--seeds N] [--slow-seeds N] [--looks LIST] [--against AGENT] [--agents LIST]
+//                 [--rows FILE.csv] [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
 //
 // EXPERIMENT is the file that `tune --sweep` measured into DB as RUN (or "last"); NAME the
 // experiment of an ordinary run over settings in DB. Databases of earlier versions are migrated in
-// place: give copies.
-// --policy adds the ppo agent with another policy file to the comparison, --untrained further
-// random networks until there are N of them; trained networks are then held against untrained ones
-// as two samples. --terms adds ppo and bandit with other terms of the search (tune --terms).
+// place: give copies. --slow-seeds are those of agents with a Gaussian process, the first ones of
+// the others'. "+places" is an agent that starts from how settings were ranked in the other
+// environments of the same sweep, and never from the one that it searches.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "benchmarks/other_agents.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
-#include "orchestrator/tune/agent_comparison.hpp"
 #include "orchestrator/tune/grid_samples.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "reports/model/table_view.hpp"
+#include "tuner/agents/kernel_means.hpp"
 #include "tuner/agents/policy_agent.hpp"
 #include "tuner/policy/policy_file.hpp"
 
@@ -41,33 +40,36 @@ using namespace dynamiccl;
 namespace {
 
 struct Options {
-  int seeds = 10;
-  std::vector<std::pair<std::string, std::string>> policies;  ///< name, file
-  std::vector<std::array<std::string, 3>> sweeps;             ///< experiment, database, run
-  std::vector<std::pair<std::string, std::string>> grids;     ///< experiment's name, database
-  std::vector<std::string> terms;                             ///< each a list
-  int untrained = 1;                                          ///< random networks
+  int seeds = 100;
+  int slow_seeds = 20;
+  std::vector<int> looks{0, 1, 2, 4, 8};
+  std::string against = "means";
+  std::vector<std::string> agents;
+  std::vector<std::array<std::string, 3>> sweeps;          ///< experiment, database, run
+  std::vector<std::pair<std::string, std::string>> grids;  ///< experiment's name, database
   std::string rows;
 };
 
 /// Tasks that are searched together: of one backend in one environment.
 struct Part {
   std::string name;
+  std::string source;  ///< experiment
+  std::string backend;
   std::vector<SampledTask> tasks;
-  double budget = 0.25;
-  std::vector<ReplayScore> scores;
+  std::map<std::pair<std::string, int>, ReplayScore> scores;  ///< by agent and looks a cell
 };
 
 /// One part per environment and backend. @param environment by task
 std::vector<Part> parts_of(const std::string& source, const std::vector<SampledTask>& tasks,
-                           const std::vector<std::string>& environments, double budget) {
+                           const std::vector<std::string>& environments) {
   std::vector<Part> parts;
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     const std::string name = fmt::format(
         "{}: {}, {}", source, name_of(tasks[t].search.task.key.task.backend), environments[t]);
     auto part =
         std::find_if(parts.begin(), parts.end(), [&](const Part& one) { return one.name == name; });
-    if (part == parts.end()) part = parts.insert(parts.end(), Part{name, {}, budget, {}});
+    if (part == parts.end()) part = parts.insert(parts.end(), Part{name, source, {}, {}, {}});
+    part->backend = name_of(tasks[t].search.task.key.task.backend);
     part->tasks.push_back(tasks[t]);
   }
   return parts;
@@ -103,7 +105,7 @@ std::vector<Part> sweep_parts(const std::string& experiment, const std::string& 
   const std::vector<SampledTask> tasks = load_samples(reader, plan, run);
   std::vector<std::string> environments;
   for (const TuneTask& task : plan.tasks) environments.push_back(task.environment);
-  return parts_of(loaded.experiment.name, tasks, environments, options.budget);
+  return parts_of(loaded.experiment.name, tasks, environments);
 }
 
 /// The largest number of a launch.
@@ -144,288 +146,256 @@ std::vector<Part> grid_parts(const std::string& name, const std::string& db) {
   const std::vector<SampledTask> tasks = load_grid(reader, find_run(reader, name));
   std::vector<std::string> environments;
   for (const SampledTask& task : tasks) environments.push_back(task.search.task.key.regime);
-  return parts_of(name, tasks, environments, 0.25);
+  return parts_of(name, tasks, environments);
 }
 
-const std::vector<std::string> kCandidates{kPpo,     kOnlinePpo,           kUntrainedPpo,
-                                           "bandit", "coordinate-descent", "random"};
+const std::string kPlaces = "+places";
 
-/// The random networks by name; the first is the agent of that name.
-std::string random_name(int network) {
-  return network == 1 ? kUntrainedPpo : fmt::format("{}-{}", kUntrainedPpo, network);
+/// Agents of the table; the second part of a name is what they start from.
+std::vector<std::string> all_agents() {
+  return {"random",        "coordinate-descent", "exhaustive", "dlib",         kMeans,
+          "bandit",        "bandit-fitted",      kPpo,         "prior+places", kMeans + kPlaces,
+          "bandit+places", kPpo + kPlaces};
 }
 
-/// The file of a random network, which goes with the program.
-std::string random_policy(int network) {
-  static const struct Folder {
-    std::string path = (std::filesystem::temp_directory_path() / "networks-XXXXXX").string();
-    Folder() {
-      if (mkdtemp(path.data()) == nullptr)
-        throw Error(ErrorKind::environment, path + ": cannot be made");
-    }
-    ~Folder() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-  } folder;
-  std::string file = fmt::format("{}/{}.policy", folder.path, network);
-  write_policy(untrained_policy(static_cast<std::uint64_t>(network)), file);
-  return file;
+bool is_slow(const std::string& agent) {
+  return agent.starts_with("bandit") || agent.starts_with(kPpo);
 }
 
-void search_part(Part& part, const Options& options) {
-  ReplayOptions replayed;
-  replayed.agents = kCandidates;
-  replayed.agents.emplace_back("exhaustive");
-  replayed.seeds = options.seeds;
-  replayed.budget = part.budget;
-  replayed.agent.policy_path = shipped_policy();
-  for (const SampledTask& task : part.tasks)
-    replayed.parts = std::min(replayed.parts, task.arm_us[0].size());
-  part.scores = replay(part.tasks, replayed, nullptr);
-  replayed.agents = {kPpo, "bandit"};
-  for (const std::string& terms : options.terms) {
-    replayed.agent.terms = parse_terms(terms);
-    for (ReplayScore& score : replay(part.tasks, replayed, nullptr)) {
-      score.agent += "+" + terms;
-      part.scores.push_back(std::move(score));
+/// ln(time) of each arm over its default's in the same cells of the other parts of its source and
+/// backend, mean over them; where no other part has the setting, as the default.
+std::vector<double> ranking(const SampledTask& task, const Part& own,
+                            const std::vector<Part>& parts) {
+  const ActionSpace& space = *task.search.task.space;
+  std::vector<std::vector<double>> found(task.arm_us.size());
+  std::map<std::string, std::size_t> arms;
+  for (std::size_t a = 0; a < found.size(); ++a) arms[space.text(space.arms()[a])] = a;
+  for (const Part& part : parts) {
+    if (part.name == own.name || part.source != own.source || part.backend != own.backend) continue;
+    for (const SampledTask& other : part.tasks) {
+      if (other.search.task.key.task != task.search.task.key.task) continue;
+      const ActionSpace& others = *other.search.task.space;
+      for (std::size_t b = 0; b < other.arm_us.size(); ++b) {
+        const auto arm = arms.find(others.text(others.arms()[b]));
+        if (arm == arms.end() || other.arm_us[b].empty()) continue;
+        found[arm->second].push_back(std::log(median(other.arm_us[b]) / median(other.arm_us[0])));
+      }
     }
   }
-  replayed.agent.terms = default_terms();
-  replayed.agents = {kPpo};
-  for (const auto& [name, file] : options.policies) {
-    replayed.agent.policy_path = file;
-    part.scores.push_back(replay(part.tasks, replayed, nullptr).front());
-    part.scores.back().agent = name;
+  std::vector<double> prior;
+  for (const auto& logs : found) prior.push_back(logs.empty() ? 0 : mean(logs));
+  return prior;
+}
+
+std::unique_ptr<Agent> agent_of(const std::string& name, const AgentOptions& options) {
+  const std::string base = name.substr(0, name.find('+'));
+  if (base == "bandit-fitted") return make_fitted_bandit(options);
+  return base == "dlib" ? make_dlib_agent(options) : make_agent(base, options);
+}
+
+void search_part(Part& part, const std::vector<Part>& parts, const Options& options) {
+  std::vector<SampledTask> ranked = part.tasks;
+  bool has_others = false;
+  for (SampledTask& task : ranked) {
+    task.search.task.prior_log_us = ranking(task, part, parts);
+    task.search.task.prior_trust = 1;
+    for (const double one : task.search.task.prior_log_us) has_others = has_others || one != 0;
   }
-  for (int network = 2; network <= options.untrained; ++network) {
-    replayed.agent.policy_path = random_policy(network);
-    part.scores.push_back(replay(part.tasks, replayed, nullptr).front());
-    part.scores.back().agent = random_name(network);
+  for (const std::string& agent : options.agents)
+    for (const int looks : options.looks) {
+      const bool placed = agent.ends_with(kPlaces);
+      if (placed && !has_others) continue;
+      ReplayOptions replayed;
+      replayed.agents = {agent};
+      replayed.seeds = is_slow(agent) ? std::min(options.seeds, options.slow_seeds) : options.seeds;
+      replayed.evaluations = looks * static_cast<int>(part.tasks.size());
+      replayed.agent.policy_path = shipped_policy();
+      replayed.make = agent_of;
+      for (const SampledTask& task : part.tasks)
+        replayed.parts = std::min(replayed.parts, task.arm_us[0].size());
+      part.scores[{agent, looks}] = replay(placed ? ranked : part.tasks, replayed, nullptr).front();
+      fmt::print(stderr, "{}: {}, {} looks a cell\n", part.name, agent, looks);
+    }
+}
+
+/// Mean over seeds of a logarithm with its interval of 95 %, as a factor.
+std::string factor_text(const std::vector<double>& logs) {
+  const double centre = mean(logs);
+  if (logs.size() < 2) return fmt::format("{:.3f}", std::exp(centre));
+  const auto n = static_cast<double>(logs.size());
+  const double reach = student_t_quantile(0.975, n - 1) * standard_deviation(logs) / std::sqrt(n);
+  if (reach < 5e-4) return fmt::format("{:.3f}", std::exp(centre));
+  return fmt::format("{:.3f} [{:.3f}, {:.3f}]", std::exp(centre), std::exp(centre - reach),
+                     std::exp(centre + reach));
+}
+
+/// ln(time of the choices over the default's) by seed, mean over the cells that count of all parts;
+/// empty where the agent did not search one of them.
+std::vector<double> log_times(const std::vector<const Part*>& parts, const std::string& agent,
+                              int looks) {
+  std::vector<double> sums;
+  int cells = 0;
+  for (const Part* part : parts) {
+    const auto found = part->scores.find({agent, looks});
+    if (found == part->scores.end()) return {};
+    const ReplayScore& score = found->second;
+    cells += score.tasks;
+    sums.resize(score.by_seed.size(), 0);
+    for (std::size_t s = 0; s < sums.size(); ++s) sums[s] -= score.by_seed[s].log_faster;
   }
+  for (double& sum : sums) sum /= std::max(1, cells);
+  return sums;
+}
+
+double slower_of(const std::vector<const Part*>& parts, const std::string& agent, int looks) {
+  double slower = 0;
+  for (const Part* part : parts) {
+    const ReplayScore& score = part->scores.at({agent, looks});
+    slower += static_cast<double>(score.slower) / score.seeds;
+  }
+  return slower;
+}
+
+/// One cell of the tables: the agent's own times, or seed by seed over those of another.
+std::string entry_of(const std::vector<const Part*>& parts, const std::string& agent, int looks,
+                     const std::string& against) {
+  std::vector<double> own = log_times(parts, agent, looks);
+  if (against.empty()) return own.empty() ? "" : factor_text(own);
+  const std::vector<double> other = log_times(parts, against, looks);
+  if (own.empty() || other.empty()) return "";
+  own.resize(std::min(own.size(), other.size()));
+  for (std::size_t s = 0; s < own.size(); ++s) own[s] -= other[s];
+  return factor_text(own);
+}
+
+void print_table(const std::vector<const Part*>& parts, const Options& options,
+                 const std::string& against) {
+  fmt::print("\n| agent | seeds |");
+  for (const int looks : options.looks) fmt::print(" {} |", looks);
+  if (against.empty()) fmt::print(" SLOWER a seed at {} |", options.looks.back());
+  fmt::print("\n|---|---|{}\n", [&] {
+    std::string line;
+    for (std::size_t i = 0; i < options.looks.size() + (against.empty() ? 1 : 0); ++i)
+      line += "---|";
+    return line;
+  }());
+  for (const std::string& agent : options.agents) {
+    const auto first = log_times(parts, agent, options.looks.front());
+    if (first.empty() || agent == against) continue;
+    fmt::print("| {} | {} |", agent, first.size());
+    for (const int looks : options.looks)
+      fmt::print(" {} |", entry_of(parts, agent, looks, against));
+    if (against.empty()) fmt::print(" {:.1f} |", slower_of(parts, agent, options.looks.back()));
+    fmt::print("\n");
+  }
+}
+
+void print_parts(const std::string& title, const std::vector<const Part*>& parts,
+                 const Options& options) {
+  int counting = 0;
+  std::size_t cells = 0;
+  std::size_t settings = 0;
+  double oracle = 0;
+  for (const Part* part : parts) {
+    const ReplayScore& any = part->scores.begin()->second;
+    counting += any.tasks;
+    oracle += any.oracle_log_faster;
+    cells += part->tasks.size();
+    for (const SampledTask& task : part->tasks) settings += task.arm_us.size();
+  }
+  fmt::print("\n## {}\n\n{} cells with {:.1f} settings each; {} cells count", title, cells,
+             static_cast<double>(settings) / static_cast<double>(cells), counting);
+  if (counting == 0) {
+    fmt::print(".\n");
+    return;
+  }
+  fmt::print(
+      ", the oracle's choices take {:.3f} of the default's time. Time of the choices over "
+      "the default's, by looks a cell:\n",
+      std::exp(-oracle / counting));
+  print_table(parts, options, "");
+  fmt::print("\nOver the time of {}, seed by seed:\n", options.against);
+  print_table(parts, options, options.against);
+}
+
+void print_report(const std::vector<Part>& parts, const Options& options) {
+  std::vector<const Part*> all;
+  std::map<std::string, std::vector<const Part*>> groups;
+  for (const Part& part : parts) {
+    all.push_back(&part);
+    groups[fmt::format("{}: {}", part.source, part.backend)].push_back(&part);
+  }
+  print_parts("All searches together", all, options);
+  for (const auto& [title, group] : groups)
+    if (group.size() < all.size()) print_parts(title, group, options);
+  for (const Part& part : parts) print_parts(part.name, {&part}, options);
 }
 
 std::string csv_rows(const std::vector<Part>& parts) {
   std::string text =
-      "part,agent,seed,tasks,oracle_log_faster,log_faster,slower,evaluations,to_95\n";
+      "part,agent,looks,seed,tasks,oracle_log_faster,log_faster,slower,evaluations\n";
   for (const Part& part : parts)
-    for (const ReplayScore& score : part.scores)
-      for (std::size_t s = 0; s < score.by_seed.size(); ++s) {
-        const SeedScore& seed = score.by_seed[s];
-        text += fmt::format("\"{}\",{},{},{},{:.4f},{:.4f},{},{},{}\n", part.name, score.agent, s,
-                            score.tasks, score.oracle_log_faster, seed.log_faster, seed.slower,
-                            seed.evaluations,
-                            seed.to_95.empty() || !std::isfinite(median(seed.to_95))
-                                ? ""
-                                : fmt::format("{}", median(seed.to_95)));
-      }
+    for (const auto& [key, score] : part.scores)
+      for (std::size_t s = 0; s < score.by_seed.size(); ++s)
+        text += fmt::format("\"{}\",{},{},{},{},{:.4f},{:.4f},{},{}\n", part.name, key.first,
+                            key.second, s, score.tasks, score.oracle_log_faster,
+                            score.by_seed[s].log_faster, score.by_seed[s].slower,
+                            score.by_seed[s].evaluations);
   return text;
 }
 
-void print_report(const std::vector<Part>& parts, const Options& options) {
-  std::vector<std::string> candidates = kCandidates;
-  for (const std::string& terms : options.terms)
-    for (const char* agent : {kPpo, "bandit"}) candidates.push_back(agent + ("+" + terms));
-  for (const auto& [name, file] : options.policies) candidates.push_back(name);
-  std::vector<std::vector<ReplayScore>> all;
-  for (const Part& part : parts) all.push_back(part.scores);
-  const AgentComparison together = compare_agents(all, candidates);
-  fmt::print(
-      "## All searches together\n\n{} cells count, {} seeds; the oracle's choices take {:.3f} of "
-      "the default's time.\n\n{}\n**Best: {}**\n",
-      together.tasks, together.seeds, together.oracle_time, comparison_markdown(together),
-      together.best.empty() ? "none: no cell counts" : together.best);
-  for (const Part& part : parts) {
-    const AgentComparison one = compare_agents({part.scores}, candidates);
-    std::size_t settings = 0;
-    for (const SampledTask& task : part.tasks) settings += task.arm_us.size();
-    fmt::print("\n### {}\n\n{} cells with {} settings, {} launches of each; {} cells count",
-               part.name, part.tasks.size(), settings, part.tasks.front().arm_us[0].size(),
-               one.tasks);
-    if (one.tasks == 0) {
-      fmt::print(". Slower choices a seed:");
-      for (const ReplayScore& score : part.scores)
-        fmt::print(" {} {:.1f}", score.agent, static_cast<double>(score.slower) / score.seeds);
-      fmt::print("\n");
-      continue;
-    }
-    fmt::print("; the oracle's choices take {:.3f}.\n\n{}\nBest here: {}\n", one.oracle_time,
-               comparison_markdown(one), one.best);
-  }
-}
-
-std::string ratio_text(const SeedFigure& figure) {
-  return fmt::format("{:.3f} [{:.3f}, {:.3f}]", figure.value, figure.low, figure.high);
-}
-
-std::string answer_text(BarAnswer answer, const char* reached, const char* missed) {
-  return answer == BarAnswer::reached  ? reached
-         : answer == BarAnswer::missed ? missed
-                                       : "not told apart";
-}
-
-/// What ppo is held to, each by one figure with its interval.
-void print_bars(const std::string& name, const std::vector<std::vector<ReplayScore>>& parts) {
-  const AgentPair descent = compare_pair(parts, kPpo, "coordinate-descent");
-  const AgentPair bandit = compare_pair(parts, kPpo, "bandit");
-  const AgentPair untrained = compare_pair(parts, kPpo, kUntrainedPpo);
-  const auto told = [](const SeedFigure& figure, double at_most, const char* reached,
-                       const char* missed) {
-    return fmt::format("{} ({})", ratio_text(figure),
-                       answer_text(answer_of(figure, at_most), reached, missed));
-  };
-  fmt::print("| {} | {} | {} | {} | {} |\n", name,
-             descent.to_95 ? told(*descent.to_95, 0.5, "at most half", "more than half")
-                           : "no figure: one of them never gets there in half of the cells",
-             told(descent.time, 1, "ahead", "behind"), told(bandit.time, 1, "ahead", "behind"),
-             told(untrained.time, 1, "training adds", "training takes away"));
-}
-
-/// Trained networks and random ones, as two samples.
-void print_networks(const std::string& name, const std::vector<std::vector<ReplayScore>>& parts,
-                    const Options& options) {
-  std::vector<std::string> trained{kPpo};
-  for (const auto& [policy, file] : options.policies) trained.push_back(policy);
-  std::vector<std::string> untrained;
-  for (int network = 1; network <= options.untrained; ++network)
-    untrained.push_back(random_name(network));
-  const SeedFigure apart = compare_groups(parts, trained, untrained);
-  fmt::print("| {} | {} | {} | {} ({}) |\n", name,
-             ratio_text(compare_group(parts, trained, "bandit")),
-             ratio_text(compare_group(parts, untrained, "bandit")), ratio_text(apart),
-             answer_text(answer_of(apart, 1), "training adds", "training takes away"));
-}
-
-/// Of all parts together and of each in which some cell counts.
-template <class Print>
-void print_each(const std::vector<Part>& parts, Print&& print) {
-  std::vector<std::vector<ReplayScore>> all;
-  for (const Part& part : parts)
-    if (part.scores.front().tasks > 0) all.push_back(part.scores);
-  if (all.empty()) return;
-  print("all", all);
-  for (const Part& part : parts)
-    if (part.scores.front().tasks > 0)
-      print(part.name, std::vector<std::vector<ReplayScore>>{part.scores});
-}
-
-void print_held_to(const std::vector<Part>& parts, const Options& options) {
-  fmt::print(
-      "\n## What ppo is held to, seed by seed\n\nIts own figure over the other agent's, below 1 is "
-      "better; intervals of 95 % over {} seeds (of evaluations: between the second lowest and the "
-      "second highest seed).\n\n| search | evaluations to 95 %, coordinate descent's | time, "
-      "coordinate descent's | time, bandit's | time, the untrained network's |\n"
-      "|---|---|---|---|---|\n",
-      options.seeds);
-  print_each(parts, print_bars);
-  if (options.policies.empty() || options.untrained < 2) return;
-  fmt::print(
-      "\n## Trained networks against random ones\n\n{} networks that were trained, {} that were "
-      "not; all propose to the same belief. Time of their choices, intervals of 95 % over "
-      "networks.\n\n| search | trained, the bandit's | untrained, the bandit's | trained, the "
-      "untrained's |\n|---|---|---|---|\n",
-      options.policies.size() + 1, options.untrained);
-  print_each(parts,
-             [&](const std::string& name, const auto& of) { print_networks(name, of, options); });
-}
-
-const ReplayScore& score_of(const Part& part, const std::string& agent) {
-  return *std::find_if(part.scores.begin(), part.scores.end(),
-                       [&](const ReplayScore& score) { return score.agent == agent; });
-}
-
-/// Each list of terms against the same agent as shipped, seed by seed: what it does to the choices'
-/// time, to slower choices and to evaluations, with intervals of 95 %.
-void print_terms(const std::vector<Part>& parts, const Options& options) {
-  if (options.terms.empty()) return;
-  fmt::print(
-      "\n## Terms of the search, each against the same agent as shipped\n\n"
-      "| search | agent and terms | time of as shipped | SLOWER choices a seed, more | "
-      "evaluations, "
-      "more |\n|---|---|---|---|---|\n");
-  const auto print = [&](const std::string& name, std::span<const Part> of) {
-    for (const std::string& terms : options.terms)
-      for (const char* agent : {kPpo, "bandit"}) {
-        std::vector<double> log_time(static_cast<std::size_t>(options.seeds), 0);
-        std::vector<double> slower = log_time;
-        std::vector<double> evaluations = log_time;
-        int tasks = 0;
-        for (const Part& part : of) {
-          const ReplayScore& base = score_of(part, agent);
-          const ReplayScore& with = score_of(part, agent + ("+" + terms));
-          tasks += base.tasks;
-          for (std::size_t s = 0; s < log_time.size(); ++s) {
-            log_time[s] += base.by_seed[s].log_faster - with.by_seed[s].log_faster;
-            slower[s] += with.by_seed[s].slower - base.by_seed[s].slower;
-            evaluations[s] += with.by_seed[s].evaluations - base.by_seed[s].evaluations;
-          }
-        }
-        for (double& one : log_time) one /= std::max(1, tasks);
-        const auto figure = [](const std::vector<double>& values, auto&& shown) {
-          const double centre = mean(values);
-          const auto n = static_cast<double>(values.size());
-          const double reach =
-              student_t_quantile(0.975, n - 1) * standard_deviation(values) / std::sqrt(n);
-          return fmt::format("{:.3f} [{:.3f}, {:.3f}]", shown(centre), shown(centre - reach),
-                             shown(centre + reach));
-        };
-        const auto plain = [](double x) { return x; };
-        fmt::print("| {} | {} + {} | {} | {} | {} |\n", name, agent, terms,
-                   figure(log_time, [](double x) { return std::exp(x); }), figure(slower, plain),
-                   figure(evaluations, plain));
-      }
-  };
-  print("all", parts);
-  for (const Part& part : parts) print(part.name, {&part, 1});
-}
-
-int above_one(const std::string& option, const std::string& text) {
+int number_of(const std::string& option, const std::string& text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 2)
-    throw Error(ErrorKind::input, option + " " + text + ": expected a whole number above 1");
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0)
+    throw Error(ErrorKind::input, option + " " + text + ": expected a whole number");
   return number;
+}
+
+std::vector<std::string> listed(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+  return words;
 }
 
 Options parse(const std::vector<std::string>& words) {
   Options options;
-  const auto value = [&](std::size_t i) {
-    if (i >= words.size()) throw Error(ErrorKind::input, words.back() + " needs a value");
-    return words[i];
-  };
-  for (std::size_t i = 0; i < words.size();) {
-    if (words[i] == "--sweep") {
-      options.sweeps.push_back({value(i + 1), value(i + 2), value(i + 3)});
-      i += 4;
-    } else if (words[i] == "--grid") {
-      options.grids.emplace_back(value(i + 1), value(i + 2));
-      i += 3;
-    } else if (words[i] == "--policy") {
-      const std::string both = value(i + 1);
-      const auto equals = both.find('=');
-      if (equals == std::string::npos)
-        throw Error(ErrorKind::input, "--policy " + both + ": expected NAME=FILE");
-      options.policies.emplace_back(both.substr(0, equals), both.substr(equals + 1));
-      i += 2;
-    } else if (words[i] == "--terms") {
-      options.terms.push_back(value(i + 1));
-      parse_terms(options.terms.back());
-      i += 2;
-    } else if (words[i] == "--rows") {
-      options.rows = value(i + 1);
-      i += 2;
-    } else if (words[i] == "--seeds") {
-      options.seeds = above_one(words[i], value(i + 1));
-      i += 2;
-    } else if (words[i] == "--untrained") {
-      options.untrained = above_one(words[i], value(i + 1));
-      i += 2;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& option = words[i];
+    const auto value = [&] {
+      if (++i >= words.size()) throw Error(ErrorKind::input, option + " needs a value");
+      return words[i];
+    };
+    if (option == "--sweep") {
+      const std::string file = value();
+      const std::string db = value();
+      options.sweeps.push_back({file, db, value()});
+    } else if (option == "--grid") {
+      const std::string name = value();
+      options.grids.emplace_back(name, value());
+    } else if (option == "--agents") {
+      options.agents = listed(value());
+    } else if (option == "--looks") {
+      options.looks.clear();
+      for (const std::string& one : listed(value()))
+        options.looks.push_back(number_of(option, one));
+    } else if (option == "--rows") {
+      options.rows = value();
+    } else if (option == "--against") {
+      options.against = value();
+    } else if (option == "--seeds") {
+      options.seeds = number_of(option, value());
+    } else if (option == "--slow-seeds") {
+      options.slow_seeds = number_of(option, value());
     } else {
-      throw Error(ErrorKind::input, "unknown option " + words[i]);
+      throw Error(ErrorKind::input, "unknown option " + option);
     }
   }
   if (options.sweeps.empty() && options.grids.empty())
     throw Error(ErrorKind::input, "nothing to search: --sweep EXPERIMENT DB RUN, --grid NAME DB");
+  if (options.agents.empty()) options.agents = all_agents();
+  if (!make_dlib_agent({})) std::erase(options.agents, "dlib");
   return options;
 }
 
@@ -439,10 +409,8 @@ int main(int argc, char** argv) {
       for (Part& part : sweep_parts(experiment, db, run)) add_part(parts, std::move(part));
     for (const auto& [name, db] : options.grids)
       for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
-    for (Part& part : parts) search_part(part, options);
+    for (Part& part : parts) search_part(part, parts, options);
     print_report(parts, options);
-    print_held_to(parts, options);
-    print_terms(parts, options);
     if (!options.rows.empty()) {
       std::ofstream file(options.rows);
       file << csv_rows(parts);

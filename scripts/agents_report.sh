@@ -1,13 +1,13 @@
 #!/bin/sh
-# Remakes reports/measured/agents-2026-11: lets every agent search the stored sweeps, ten seeds each, and says which
-# is best. Needs nothing of the machines that measured them.
-#   scripts/agents_report.sh [OUTPUT_FOLDER [BUILD_FOLDER [NAME=POLICY_FILE]...]]
+# Remakes reports/measured/agents-2026-11: lets every agent search stored measurements, the same budgets for all, and says
+# what the choices of each take. Needs nothing of the machines that measured.
+#   scripts/agents_report.sh [OUTPUT_FOLDER [BUILD_FOLDER [OPTION_OF_agents_report]...]]
 #   scripts/agents_report.sh results/agents build/release
-# Leaves report.md and rows.csv (agent by seed and part) in OUTPUT_FOLDER. SEEDS=N for another number; TERMS="hints
-# hints,wall" adds ppo and bandit with these terms of the search (tune --terms), each against itself without.
-# UNTRAINED=N holds the trained networks (ours and those of POLICY_FILE) against N random ones.
-# SWEEPS="a.sqlite b.sqlite" takes other sweeps of EXPERIMENT (experiments/tune_loadable.toml), as scripts/tune_sweep.sh leaves them:
-# one per environment and backend, or per collective of them, which are put together again.
+#   scripts/agents_report.sh results/agents build/release --agents means,bandit --looks 2
+# Leaves report.md and rows.csv.xz (part, agent, looks, seed) in OUTPUT_FOLDER. SEEDS=100, and SLOW_SEEDS=20 of them for agents with a
+# Gaussian process. Twelve sweeps of CPU libraries and the NCCL grids that are stored are searched; SWEEPS="a.sqlite b.sqlite"
+# takes other sweeps of EXPERIMENT (experiments/tune_cpu.toml), as scripts/tune_sweep.sh leaves them: one per environment and
+# backend, or per collective of them, which are put together again; JUDGE=FILE.sqlite.xz another run of scripts/gpu_tune.sh judge.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 out=${1:-results/agents}
@@ -19,16 +19,20 @@ cd "$(dirname "$0")/.."
 mkdir -p "$out"
 databases=$(mktemp -d)
 trap 'rm -rf "$databases"' EXIT
-unpack() { xz -dc "$1" >"$databases/$2.sqlite"; }
-unpack reports/measured/agents-2026-11/loadable.sqlite.xz loadable
-unpack reports/measured/h200x2-2026-11/tuned-cross.sqlite.xz nccl
-policies=
-[ -z "${UNTRAINED:-}" ] || policies="--untrained $UNTRAINED"
-for terms in ${TERMS:-}; do policies="$policies --terms $terms"; done
-for policy in "$@"; do policies="$policies --policy $policy"; done
-sweeps=
-for database in ${SWEEPS:-$databases/loadable.sqlite}; do sweeps="$sweeps --sweep ${EXPERIMENT:-experiments/tune_loadable.toml} $database last"; done
-# shellcheck disable=SC2086 # one word per option
-"$build/agents_report" --seeds "${SEEDS:-10}" --rows "$out/rows.csv" $policies $sweeps \
-  --grid gpu-tune-search "$databases/nccl.sqlite" >"$out/report.md"
-grep '^\*\*Best' "$out/report.md"
+stored=reports/measured/agents-2026-11
+xz -dc reports/measured/h200x2-2026-11/tuned-cross.sqlite.xz >"$databases/nccl.sqlite"
+set -- --grid gpu-tune-search "$databases/nccl.sqlite" "$@"
+judge=${JUDGE:-$stored/judge.sqlite.xz}
+if [ -e "$judge" ]; then
+  xz -dc "$judge" >"$databases/judge.sqlite"
+  set -- --grid gpu-tune-judge "$databases/judge.sqlite" "$@"
+fi
+if [ -z "${SWEEPS:-}" ]; then
+  mkdir "$databases/sweeps"
+  tar -C "$databases/sweeps" -xJf "$stored/cpu/sweeps.tar.xz"
+  SWEEPS=$(ls "$databases"/sweeps/*.sqlite)
+fi
+for database in $SWEEPS; do set -- --sweep "${EXPERIMENT:-experiments/tune_cpu.toml}" "$database" last "$@"; done
+"$build/agents_report" --seeds "${SEEDS:-100}" --slow-seeds "${SLOW_SEEDS:-20}" --rows "$out/rows.csv" "$@" >"$out/report.md"
+xz -f "$out/rows.csv"
+sed -n '/^## All/,/^Over/p' "$out/report.md"

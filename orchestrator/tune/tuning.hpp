@@ -5,6 +5,7 @@
 
 #include "db/decision_log.hpp"
 #include "orchestrator/tune/evaluator.hpp"
+#include "tuner/agents/kernel_means.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
@@ -41,7 +42,7 @@ struct Experience {
 };
 
 struct TuningOptions {
-  std::string agent = "ppo";
+  std::string agent = kDefaultAgent;
   AgentOptions agent_options;
   int evaluations = 0;  ///< of all tasks together; 0 = the experiment's share of exhaustive
   int confirm_launches = 10;

@@ -102,8 +102,7 @@ TEST_CASE("a budget counts over all tasks") {
   int evaluations = 0;
   const auto agent = exhaustive();
   search(*agent, tasks, world.evaluate(), options, [&](const SearchStep&) { ++evaluations; });
-  CHECK(evaluations >= 11);
-  CHECK(evaluations <= 12);  // a task that enters late still gets its reference
+  CHECK(evaluations == 11);
 }
 
 TEST_CASE("in-network aggregation and foreign libraries are left alone") {
@@ -216,8 +215,10 @@ TEST_CASE("guards judge times against the floor and the default") {
   CHECK(judge_trial(false, Micros{9}, Micros{10}, std::nullopt) == GuardVerdict::failed);
 }
 
-TEST_CASE("a planned search with little left measures a setting of every task", "[E-146]") {
-  for (const char* name : {"bandit", "ppo"}) {
+TEST_CASE("every agent spends the same budget over all tasks", "[E-136]") {
+  for (const char* name :
+       {"random", "coordinate-descent", "exhaustive", "means", "bandit", "ppo"}) {
+    CAPTURE(name);
     FakeWorld world;
     std::vector<SearchTask> tasks;
     for (int log2_size = 10; log2_size < 26; log2_size += 2) tasks.push_back(make_task(log2_size));
@@ -225,17 +226,16 @@ TEST_CASE("a planned search with little left measures a setting of every task", 
     agent_options.policy_path = DYNAMICCL_SOURCE_DIR "/tuner/policy/pretrained.policy";
     const auto agent = make_agent(name, agent_options);
     SearchOptions options;
-    options.max_evaluations = 10;
+    options.max_evaluations = 20;
     options.in_flight = 2;
     const auto outcomes = search(*agent, tasks, world.evaluate(), options, {});
     int evaluations = 0;
     for (const SearchOutcome& outcome : outcomes) {
-      INFO(name);
-      CHECK(outcome.tried >= 1);
-      CHECK(outcome.challenger != 0);
       evaluations += outcome.evaluations;
+      // Without a plan none waits until another is done.
+      if (!agent->plans()) CHECK(outcome.evaluations >= 2);
     }
-    CHECK(evaluations <= 10);
+    CHECK(evaluations == 20);
   }
 }
 

@@ -23,6 +23,8 @@ struct Task {
   State state;
   /// ln(microseconds) that an analytic model or earlier runs expect of each arm; empty = no idea.
   std::vector<double> prior_log_us;
+  /// How much is believed of the differences that it claims, 0 to 1: little of a model's.
+  double prior_trust = 0.3;
   /// How often it is called, of what the tasks of its job are called on average.
   double frequency = 1;
 };
@@ -119,8 +121,8 @@ struct AgentOptions {
   }
 };
 
-/// "default", "prior", "random", "exhaustive", "coordinate-descent", "bandit", "ppo", and for
-/// comparison "ppo-online" (its heads' weights follow its own rewards) and "ppo-untrained".
+/// "default", "prior", "random", "exhaustive", "coordinate-descent", "means", "bandit", "ppo", and
+/// for comparison "ppo-online" (its heads' weights follow its own rewards) and "ppo-untrained".
 std::vector<std::string> agent_names();
 /// Does the agent act by the policy file of AgentOptions::policy_path?
 bool reads_policy(const std::string& name);

@@ -5,6 +5,7 @@
 #include "tuner/agents/agent.hpp"
 #include "tuner/agents/bandit.hpp"
 #include "tuner/agents/coordinate_descent.hpp"
+#include "tuner/agents/kernel_means.hpp"
 #include "tuner/agents/policy_agent.hpp"
 #include "tuner/agents/simple_agents.hpp"
 
@@ -39,6 +40,10 @@ constexpr std::array kAgents{
     AgentRow{"coordinate-descent",
              [](const AgentOptions& options) -> std::unique_ptr<Agent> {
                return std::make_unique<CoordinateDescent>(options);
+             }},
+    AgentRow{kMeans,
+             [](const AgentOptions& options) -> std::unique_ptr<Agent> {
+               return std::make_unique<KernelMeans>(options);
              }},
     AgentRow{"bandit",
              [](const AgentOptions& options) -> std::unique_ptr<Agent> {

@@ -70,7 +70,7 @@ BeliefView make_view(const Task& task, const BeliefOptions& options) {
                          static_cast<double>(arms->size());
     for (std::size_t a = 0; a < arms->size(); ++a)
       view.prior[a] =
-          level + options.prior_weight * std::clamp(task.prior_log_us[a] - level, -2.0, 2.0);
+          level + task.prior_trust * std::clamp(task.prior_log_us[a] - level, -2.0, 2.0);
   }
   if (options.hint_weight > 0) {
     const std::vector<double> hinted = hinted_log_us(task, options.hint_weight);
@@ -299,6 +299,12 @@ void TimeBelief::set_noise(double sd) {
   noise_sd_ = sd;
   ++version_;
   rebuild();
+}
+
+double TimeBelief::log_likelihood() const {
+  const auto n = static_cast<Eigen::Index>(points_.size());
+  return -0.5 * whitened_.head(n).squaredNorm() -
+         factor_.topLeftCorner(n, n).diagonal().array().log().sum();
 }
 
 void TimeBelief::forget(std::uint64_t task) {

@@ -35,7 +35,6 @@ struct BeliefOptions {
   double launch_share = 0.6;  ///< of its square: common to all that one launch measured
   double hint_weight = 0;     ///< ln(time) of one hint that holds wholly
   bool boldness = false;      ///< boldness_of() scales what arms of a task differ by
-  double prior_weight = 0.3;  ///< trust in the differences that the analytic prior claims, 0 to 1
 };
 
 /// What the kernel compares: a task's place and an arm's choices, in numbers.
@@ -121,6 +120,8 @@ class TimeBelief {
   /// Another noise than the options say, from what repeated measurements differed by.
   void set_noise(double sd);
   [[nodiscard]] double noise_sd() const { return noise_sd_; }
+  /// ln of how likely what was measured is under the options, up to a constant.
+  [[nodiscard]] double log_likelihood() const;
   /// Drops what was measured of a task.
   void forget(std::uint64_t task);
   [[nodiscard]] std::size_t observations() const { return points_.size(); }

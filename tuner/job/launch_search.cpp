@@ -8,8 +8,11 @@
 namespace dynamiccl {
 namespace {
 
-/// Launch settings move a job's step far more than call settings move a call, launches of a job
-/// differ by less than those of a benchmark, and the prior comes from the job's own mix. What one
+/// The prior comes from the job's own mix of calls.
+constexpr double kPriorTrust = 0.8;
+
+/// Launch settings move a job's step far more than call settings move a call, and launches of a job
+/// differ by less than those of a benchmark. What one
 /// setting does beside what its parts do: about 15 % of a step over 19 settings of sockets
 /// (reports/measured/h100x2-2026-11-containers, job/grid.sqlite.xz).
 BeliefOptions step_belief() {
@@ -20,7 +23,6 @@ BeliefOptions step_belief() {
   belief.resource_scale = 2.5;
   belief.noise_sd = 0.06;
   belief.launch_share = 0;
-  belief.prior_weight = 0.8;
   return belief;
 }
 
@@ -38,7 +40,9 @@ LaunchSearch::LaunchSearch(Task task, const LaunchSearchOptions& options)
       agent_(search_agent(options)),
       loop_(*agent_),
       history_(task_.space->arms().size()),
-      chosen_in_(task_.state) {}
+      chosen_in_(task_.state) {
+  task_.prior_trust = kPriorTrust;
+}
 
 void LaunchSearch::learn(std::size_t arm, const Trial& trial) {
   history_.add(arm, trial);

@@ -95,13 +95,19 @@ class Run {
     AgentOptions agent_options = options_.agent;
     agent_options.seed = mixed(seed_);
     agent_options.repeats = static_cast<int>(oracle_launches());
-    const auto agent = make_agent(name_, agent_options);
+    std::unique_ptr<Agent> agent;
+    if (options_.make) agent = options_.make(name_, agent_options);
+    if (!agent) agent = make_agent(name_, agent_options);
+    if (options_.evaluations == 0) {
+      for (const SearchTask& task : tasks_)
+        outcomes_.emplace_back().arm = agent->recommend(task.task);
+      return;
+    }
     SearchOptions search_options;
     search_options.limits = options_.limits;
     // As many as a live search has; what is learnt of one serves the next.
     search_options.in_flight = std::max<std::size_t>(1, (tasks_.size() + 3) / 4);
-    if (name_ != "exhaustive" && options_.budget > 0)
-      search_options.max_evaluations = static_cast<int>(options_.budget * exhaustive());
+    search_options.max_evaluations = options_.evaluations.value_or(0);
     outcomes_ = search(
         *agent, tasks_, [&](const std::vector<Ask>& asks) { return draw(asks); }, search_options,
         [&](const SearchStep& step) {

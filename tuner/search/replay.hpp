@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,9 +27,11 @@ struct ReplayOptions {
   std::vector<std::string> agents;
   int seeds = 10;
   AgentOptions agent;  ///< its seed is replaced
-  /// Evaluations of all tasks together, as a share of exhaustive's, which measures every arm as
-  /// often as the oracle does; default and exhaustive have no such limit.
-  double budget = 0.25;
+  /// Of all tasks together, the same for every agent; nullopt = the agent decides. With 0 nothing
+  /// is measured, and what an agent says before is scored.
+  std::optional<int> evaluations;
+  /// Makes the agents; where it makes none (or is none), make_agent() does.
+  std::function<std::unique_ptr<Agent>(const std::string& name, const AgentOptions&)> make;
   double worth = 1.1;  ///< speed-up from which on a task counts for the gain
   /// In how many parts launches are split: 3, or 2 where fresh launches will score (see replay()).
   std::size_t parts = 3;

@@ -36,13 +36,13 @@ class Searcher {
 
   std::vector<SearchOutcome> run() {
     const std::size_t width = options_.in_flight == 0 ? tasks_.size() : options_.in_flight;
-    while (!stopped_ && agent_.plans() && planned_round(width)) {
-    }
-    while (!stopped_ && !agent_.plans()) {
-      admit_tasks(width);
-      if (active_.empty()) break;
-      if (!round()) break;
-      std::erase_if(active_, [&](std::size_t t) { return !progress_[t].open; });
+    if (agent_.plans()) {
+      while (!stopped_ && planned_round(width)) {
+      }
+    } else {
+      measure_references();
+      while (!stopped_ && round()) {
+      }
     }
     std::vector<SearchOutcome> outcomes;
     for (std::size_t t = 0; t < tasks_.size(); ++t) outcomes.push_back(conclude(t));
@@ -50,39 +50,31 @@ class Searcher {
   }
 
  private:
-  void admit_tasks(std::size_t width) {
-    std::vector<Ask> asks;
-    while (active_.size() < width && next_ < tasks_.size()) {
-      asks.push_back({next_, 0});
-      active_.push_back(next_++);
-    }
-    if (asks.empty()) return;
-    // The reference of every reward; also tells in which regime the task is.
-    for (std::size_t i = 0; i < asks.size(); ++i) progress_[asks[i].task].loop.put({0, 1, false});
-    measure(asks, "reference");
-    std::erase_if(active_, [&](std::size_t t) { return !progress_[t].open; });
+  [[nodiscard]] bool spent_by(std::size_t asks) const {
+    return options_.max_evaluations != 0 &&
+           evaluations_ + static_cast<int>(asks) >= options_.max_evaluations;
   }
 
-  bool budget_left() const {
-    return options_.max_evaluations == 0 || evaluations_ < options_.max_evaluations;
+  /// The reference of every reward; also tells in which regime a task is.
+  void measure_references() {
+    std::vector<Ask> asks;
+    for (std::size_t t = 0; t < tasks_.size() && !spent_by(asks.size()); ++t) {
+      progress_[t].loop.put({0, 1, false});
+      asks.push_back({t, 0});
+    }
+    if (!asks.empty()) measure(asks, "reference");
   }
 
   /// @returns false when nothing is left to ask
   bool round() {
     std::vector<Ask> asks;
-    for (const std::size_t t : active_) {
+    for (std::size_t t = 0; t < tasks_.size() && !spent_by(asks.size()); ++t) {
       const Task& task = tasks_[t].task;
-      const bool spent = options_.max_evaluations != 0 &&
-                         evaluations_ + static_cast<int>(asks.size()) >= options_.max_evaluations;
-      if (progress_[t].loop.finished(task) || spent) {
-        progress_[t].open = false;
-        continue;
-      }
+      if (!progress_[t].open || progress_[t].loop.finished(task)) continue;
       asks.push_back({t, progress_[t].loop.next(task).arm});
     }
-    if (asks.empty()) return budget_left() && next_ < tasks_.size();
-    measure(asks, "explore");
-    return true;
+    if (!asks.empty()) measure(asks, "explore");
+    return !asks.empty();
   }
 
   /// One round of an agent that says itself where to measure.
@@ -101,9 +93,7 @@ class Searcher {
       width = std::min(
           width, static_cast<std::size_t>(std::max(0, options_.max_evaluations - evaluations_)));
     if (open.empty() || width == 0) return false;
-    const bool last_ones = keep_unexplored(open, shown);
     std::vector<Ask> asks;
-    if (last_ones) return explored_round(open, width);
     for (const PlannedChoice& proposal : agent_.plan(shown, width)) {
       progress_[open[proposal.task]].loop.put(proposal.choice);
       asks.push_back({open[proposal.task], proposal.choice.arm});
@@ -111,49 +101,6 @@ class Searcher {
     if (asks.empty()) return false;
     measure(asks, "explore");
     return true;
-  }
-
-  [[nodiscard]] bool unexplored(std::size_t t) const {
-    const auto& tried = progress_[t].tried;
-    return std::none_of(tried.begin(), tried.end(), [](std::size_t arm) { return arm != 0; });
-  }
-
-  /// Does the budget just suffice for the tasks of which no setting was measured? Then they alone
-  /// stay in both lists.
-  bool keep_unexplored(std::vector<std::size_t>& open, std::vector<const Task*>& shown) const {
-    if (options_.max_evaluations == 0) return false;
-    std::vector<std::size_t> waiting;
-    std::copy_if(open.begin(), open.end(), std::back_inserter(waiting),
-                 [&](std::size_t t) { return unexplored(t); });
-    if (waiting.empty() ||
-        options_.max_evaluations - evaluations_ > static_cast<int>(waiting.size()))
-      return false;
-    open = waiting;
-    shown.clear();
-    for (const std::size_t t : open) shown.push_back(&tasks_[t].task);
-    return true;
-  }
-
-  /// One setting of each of these tasks: the agent's choice, or what its prior thinks fastest where
-  /// that is the default.
-  bool explored_round(const std::vector<std::size_t>& open, std::size_t width) {
-    std::vector<Ask> asks;
-    for (const std::size_t t : open) {
-      if (asks.size() == width) break;
-      TaskLoop& loop = progress_[t].loop;
-      if (loop.next(tasks_[t].task).arm == 0) loop.put({likeliest(tasks_[t].task), 1, true});
-      asks.push_back({t, loop.choice().arm});
-    }
-    measure(asks, "explore");
-    return !asks.empty();
-  }
-
-  /// The arm but the default that is expected to be fastest before anything is measured.
-  static std::size_t likeliest(const Task& task) {
-    const auto& prior = task.prior_log_us;
-    if (prior.size() < 2) return 1;
-    return static_cast<std::size_t>(std::min_element(prior.begin() + 1, prior.end()) -
-                                    prior.begin());
   }
 
   void measure(const std::vector<Ask>& asks, const char* kind) {
@@ -299,8 +246,6 @@ class Searcher {
   const SearchOptions& options_;
   const std::function<void(const SearchStep&)>& on_step_;
   std::vector<Progress> progress_;
-  std::vector<std::size_t> active_;
-  std::size_t next_ = 0;
   int evaluations_ = 0;
   bool stopped_ = false;
 };

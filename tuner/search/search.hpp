@@ -45,7 +45,7 @@ struct SearchTask {
 
 struct SearchOptions {
   int max_evaluations = 0;    ///< of all tasks together; 0 = the agent decides
-  std::size_t in_flight = 0;  ///< tasks that are searched at the same time; 0 = all
+  std::size_t in_flight = 0;  ///< settings that a plan may name for one round; 0 = one of each task
   GuardLimits limits;
   RewardWeights weights;
 };
@@ -80,9 +80,8 @@ struct SearchOutcome {
 /// measured, at most `in_flight` settings of different tasks; a task without a choice is left
 /// alone, and what is known of others may decide one that was never measured. For all other agents
 /// every task's default is measured first, as the reference of its reward; it counts as an
-/// evaluation. Before its budget ends, what is left of it goes to tasks of which no setting was
-/// measured, one each. Tasks enter in their order, `in_flight` at a time; each round asks for one
-/// arm per open task, so that a launch serves many. A task's first measurement tells its regime.
+/// evaluation. Then each round asks for one arm of every open task, until the budget is spent: it
+/// is the same for all agents, and goes to all tasks. A task's first measurement tells its regime.
 /// @param on_step called for every choice with its result, in order
 /// @returns one outcome per task
 std::vector<SearchOutcome> search(Agent& agent, std::vector<SearchTask>& tasks,

@@ -148,7 +148,6 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
   options.agents = arguments.agents.empty() ? agent_names() : arguments.agents;
   options.seeds = arguments.seeds;
   options.agent = agent_options(arguments);
-  options.budget = sweep.plan.options.budget;
   if (arguments.confirm) options.parts = 2;
   options.best_fixed = arguments.between_runs && !arguments.confirm;
   console.note(fmt::format(
@@ -159,6 +158,11 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
   {
     ReplayLog log(sweep.plan, shared.db, sweep.run_id, options.agent);
     for (BackendPart& part : parts) {
+      double settings = 0;
+      for (const SampledTask& task : part.tasks)
+        settings += static_cast<double>(task.arm_us.size());
+      // What a live search of these cells would have.
+      options.evaluations = std::max(1, static_cast<int>(sweep.plan.options.budget * settings));
       part.scores = replay(part.tasks, options, [&](ReplayStep step) {
         step.task = part.place[step.task];
         log.add(step);

@@ -349,8 +349,8 @@ int list_terms(const Shared& shared) {
 
 void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--agent", arguments.agents,
-                  "who searches: " + join(agent_names(), ", ") +
-                      " (ppo); several, or none for all, with --replay")
+                  "who searches: " + join(agent_names(), ", ") + " (" + kDefaultAgent +
+                      "); several, or none for all, with --replay")
       ->delimiter(',');
   verb.add_option("--evaluations", arguments.evaluations,
                   "measurements of all cells together (the file's share of all settings)")
@@ -425,7 +425,7 @@ void require_that_policy_acts(const TuneArguments& arguments, bool command) {
     if (arguments.online) agents.clear();
     agents.push_back(arguments.call_agent);
   } else if (agents.empty() && !arguments.between_runs) {
-    agents = arguments.replay ? agent_names() : std::vector<std::string>{"ppo"};
+    agents = arguments.replay ? agent_names() : std::vector<std::string>{kDefaultAgent};
   }
   if (searched && std::any_of(agents.begin(), agents.end(), reads_policy)) return;
   throw Error(ErrorKind::input,
@@ -481,7 +481,7 @@ int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& 
                 "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
   arguments.agent = !arguments.agents.empty() ? arguments.agents.front()
                     : arguments.between_runs  ? "bandit"
-                                              : "ppo";
+                                              : kDefaultAgent;
   return run_tune(arguments, shared);
 }
 

@@ -102,6 +102,7 @@ TEST_CASE("tune refuses a policy that no agent of it reads", "[E-105]") {
     return result.err;
   };
   const std::vector<std::vector<std::string>> idle{
+      {"nowhere.toml"},
       {"nowhere.toml", "--agent", "bandit"},
       {"nowhere.toml", "--between-runs"},
       {"nowhere.toml", "--replay", "--agent", "bandit,ppo-untrained"},
@@ -112,7 +113,7 @@ TEST_CASE("tune refuses a policy that no agent of it reads", "[E-105]") {
     CHECK(told(words).find("--policy does nothing") != std::string::npos);
   // Where one reads it, it is the file that is wrong.
   const std::vector<std::vector<std::string>> read{
-      {"nowhere.toml"},
+      {"nowhere.toml", "--agent", "ppo"},
       {"nowhere.toml", "--agent", "ppo-online"},
       {"nowhere.toml", "--replay"},
       {"nowhere.toml", "--replay", "--agent", "bandit,ppo"}};
