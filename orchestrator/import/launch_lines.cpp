@@ -111,7 +111,8 @@ std::optional<int> named_count(const std::string& line) {
 
 }  // namespace
 
-std::map<std::string, std::string> options_in(const std::vector<std::string>& command) {
+std::map<std::string, std::string> options_in(const std::vector<std::string>& words) {
+  const auto command = recorded_command(words);
   std::map<std::string, std::string> options;
   const char* of_rows = nullptr;
   for (std::size_t i = 0; i < command.size(); ++i) {
@@ -129,7 +130,7 @@ std::map<std::string, std::string> options_in(const std::vector<std::string>& co
       value = command[++i];
     const auto bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     if (std::string_view(of_rows).find(" " + bare + " ") == std::string_view::npos)
-      options[name] = recorded_value(name, value);
+      options[name] = value;
   }
   return options;
 }

@@ -13,7 +13,7 @@ namespace dynamiccl {
 /// What a command line of a benchmark program sets besides what its table prints of each row: "-R"
 /// to "2", "-root_shift" to "on". Options that only choose rows (sizes, calls, operations) are left
 /// out.
-std::map<std::string, std::string> options_in(const std::vector<std::string>& command);
+std::map<std::string, std::string> options_in(const std::vector<std::string>& words);
 
 /// Processes that a command line of a launcher starts (`mpirun -np 2 ...`), or that a line names
 /// (`nprocs: 2`, `=== 8 ranks ===`); nullopt for other lines.
