@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ std::optional<Interval> launch_interval(const std::vector<double>& launch_median
 /// What a reader is told of Interval::method: "order statistics of launch medians".
 std::string words_of_method(const std::string& method);
 
+struct WaitBounds;
+
 /// A ratio of two typical values with its interval.
 struct Ratio {
   double value = 0;
@@ -39,6 +42,15 @@ struct Ratio {
   double centre = 0;
   double reach = 0;
   double degrees = 0;
+  /// What of it may come from waits for a core; nullptr where nothing may.
+  std::shared_ptr<const WaitBounds> waits = nullptr;
+};
+
+/// Between what two ratios the one lies that would be without waits, as waits only make longer.
+struct WaitBounds {
+  Ratio least;        ///< what ranks waited is taken off the numerator alone
+  Ratio most;         ///< off the denominator alone
+  std::string cause;  ///< "ranks waited for a core 12 % of the time in bare-metal, 71 % in ..."
 };
 
 /// numerator/denominator from unpaired launch medians, on logarithms: the rank-sum test's shift for

@@ -13,9 +13,7 @@ int grown(int look) {
   return std::max(look + 1, static_cast<int>(std::ceil(look * kGrowth)));
 }
 
-}  // namespace
-
-Verdict judge(const Ratio& time_ratio, EquivalenceBand band) {
+Verdict by_interval(const Ratio& time_ratio, EquivalenceBand band) {
   if (!time_ratio.interval) return Verdict::unclear;
   const double high = 1.0 + band.relative;
   const double low = 1.0 / high;
@@ -23,6 +21,41 @@ Verdict judge(const Ratio& time_ratio, EquivalenceBand band) {
   if (time_ratio.interval->high < low) return Verdict::faster;
   if (time_ratio.interval->low >= low && time_ratio.interval->high <= high) return Verdict::same;
   return Verdict::unclear;
+}
+
+bool is_difference(Verdict verdict) {
+  return verdict == Verdict::slower || verdict == Verdict::faster;
+}
+
+/// What speaks for a difference: the ratio, or where waits are in it the bound nearer to 1.
+/// nullptr: 1 lies between the bounds.
+const Ratio* nearer_to_one(const Ratio& time_ratio) {
+  if (!time_ratio.waits) return &time_ratio;
+  const auto& [least, most, cause] = *time_ratio.waits;
+  if (least.interval && least.centre > 1) return &least;
+  if (most.interval && most.centre < 1) return &most;
+  return nullptr;
+}
+
+}  // namespace
+
+Verdict judge(const Ratio& time_ratio, EquivalenceBand band) {
+  const Verdict by_times = by_interval(time_ratio, band);
+  if (!time_ratio.waits) return by_times;
+  if (const Ratio* bound = nearer_to_one(time_ratio)) {
+    const Verdict verdict = by_interval(*bound, band);
+    if (is_difference(verdict)) return verdict;
+  }
+  const bool both_same = by_interval(time_ratio.waits->least, band) == Verdict::same &&
+                         by_interval(time_ratio.waits->most, band) == Verdict::same;
+  if (both_same || by_times == Verdict::unclear) return by_times;
+  return Verdict::not_judged;
+}
+
+std::optional<double> factor_at_least(const Ratio& time_ratio, EquivalenceBand band) {
+  if (!time_ratio.waits || !is_difference(judge(time_ratio, band))) return std::nullopt;
+  const auto& interval = nearer_to_one(time_ratio)->interval;
+  return interval->low > 1 ? interval->low : interval->high;
 }
 
 std::optional<int> launches_needed(const Ratio& time_ratio, EquivalenceBand band,
@@ -47,8 +80,10 @@ int last_look(int launches, const StoppingRule& rule) {
   return last;
 }
 
-double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band) {
-  if (!time_ratio.interval) return 1;
+double outside_band_probability(const Ratio& ratio, EquivalenceBand band) {
+  const Ratio* judged = nearer_to_one(ratio);
+  if (judged == nullptr || !judged->interval) return 1;
+  const Ratio& time_ratio = *judged;
   // Of few launches, t may lie where the medians do not.
   const bool one_side = (time_ratio.value > 1) == (time_ratio.centre > 1);
   const double edge = std::log1p(band.relative);
@@ -90,9 +125,10 @@ std::vector<Verdict> judge_table(const std::vector<Ratio>& time_ratios, Equivale
     if (!ratio.interval) {
       verdicts.push_back(Verdict::unclear);
     } else if (*next++ <= false_discovery_rate) {
-      verdicts.push_back(ratio.centre > 1 ? Verdict::slower : Verdict::faster);
+      verdicts.push_back(nearer_to_one(ratio)->centre > 1 ? Verdict::slower : Verdict::faster);
     } else {
-      verdicts.push_back(judge(ratio, band) == Verdict::same ? Verdict::same : Verdict::unclear);
+      const Verdict alone = judge(ratio, band);
+      verdicts.push_back(is_difference(alone) ? Verdict::unclear : alone);
     }
   }
   return verdicts;

@@ -9,14 +9,16 @@
 
 namespace dynamiccl {
 
-/// What a comparison of B with its base A says. FASTER and SLOWER speak of B.
-enum class Verdict { same, faster, slower, unclear };
+/// What a comparison of B with its base A says. FASTER and SLOWER speak of B. NOT JUDGED: there is
+/// a difference, or none, that waits for a core may explain.
+enum class Verdict { same, faster, slower, unclear, not_judged };
 template <>
 struct NameTable<Verdict> {
   static constexpr std::string_view what = "verdict";
   static constexpr std::array entries{
       Named{Verdict::same, "SAME"}, Named{Verdict::faster, "FASTER"},
-      Named{Verdict::slower, "SLOWER"}, Named{Verdict::unclear, "UNCLEAR"}};
+      Named{Verdict::slower, "SLOWER"}, Named{Verdict::unclear, "UNCLEAR"},
+      Named{Verdict::not_judged, "NOT JUDGED"}};
 };
 
 /// Ratios inside [1/(1+band), 1+band] count as equal. 2 % unless the user says otherwise.
@@ -25,9 +27,15 @@ struct EquivalenceBand {
 };
 
 /// SAME: interval wholly inside the band; FASTER, SLOWER: wholly outside on one side; else UNCLEAR.
-/// Without an interval (one launch) the verdict is UNCLEAR, whatever the values.
+/// Without an interval (one launch) the verdict is UNCLEAR, whatever the values. Where ranks waited
+/// for cores, FASTER and SLOWER are what the nearer of both bounds is, SAME what both are; what
+/// else is so by the times alone is NOT JUDGED.
 /// @param time_ratio time of B over time of A
 Verdict judge(const Ratio& time_ratio, EquivalenceBand band);
+
+/// How far the ratio is from 1 at least, at the interval's confidence, where waits for a core are
+/// in it and it is surely above or below all the same; nullopt for any other.
+std::optional<double> factor_at_least(const Ratio& time_ratio, EquivalenceBand band);
 
 /// Launches per side after which the interval would be about as narrow as the band, or as the gap
 /// to the band's nearer edge where that is wider; nullopt without an interval.
@@ -46,7 +54,8 @@ int last_look(int launches, const StoppingRule& rule);
 
 /// Two-sided probability of a ratio as far outside the band as this one, or farther, where the true
 /// one is at the band's nearer edge: below 1 - confidence exactly when the interval at that
-/// confidence is wholly outside. 1 inside the band, and without an interval.
+/// confidence is wholly outside. 1 inside the band, and without an interval. Where ranks waited for
+/// cores, that of the bound that is nearer to 1.
 double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band);
 
 /// Benjamini and Hochberg (1995): each probability raised to the smallest false discovery rate at

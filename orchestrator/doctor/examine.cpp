@@ -8,11 +8,11 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
-#include "core/statistics/statistics.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
+#include "db/measurement_statistics.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -198,15 +198,15 @@ std::string why_impossible(const Capabilities& can, const std::string& environme
   return "";
 }
 
-/// Median time of the look's calls, of the slowest rank.
+/// Median time of the look's calls, of the slowest rank, without what ranks waited for cores: the
+/// same on a busy machine, as far as that is known.
 Micros call_time(const FinishedLaunch& finished) {
-  double slowest_us = 0;
+  std::vector<RankCell> cells;
   for (const auto& file : finished.records)
     for (const auto& record : file.records)
-      if (const auto* cell = std::get_if<CellRecord>(&record);
-          cell != nullptr && !cell->measured.total_us.empty())
-        slowest_us = std::max(slowest_us, median(cell->measured.total_us));
-  return Micros(slowest_us);
+      if (const auto* cell = std::get_if<CellRecord>(&record)) cells.push_back({cell->rank, cell});
+  const auto summary = summarise(cells, RankAggregation::max);
+  return Micros(summary ? summary->unwaited_us.value_or(summary->median_us) : 0);
 }
 
 std::optional<CallPages> read_pages(const FinishedLaunch& finished) {
@@ -234,9 +234,22 @@ std::optional<CallPages> read_pages(const FinishedLaunch& finished) {
   return pages;
 }
 
+/// On a busy machine a launch may come to no end in time although nothing is wrong.
+bool disturbed_timeout(const FinishedLaunch& finished) {
+  const auto flags = json_or_discarded(finished.end.noise_flags_json);
+  return finished.end.status == LaunchStatus::timed_out && flags.is_array() && !flags.empty();
+}
+
+std::string why_unjudged(const FinishedLaunch& finished) {
+  return fmt::format("no end within {:g} s on a busy machine ({}); look again when it is quiet",
+                     kLookTimeout.seconds(),
+                     parsed_json(finished.end.noise_flags_json).front().get<std::string>());
+}
+
 /// A second, larger launch for the page faults of its calls, where it takes seconds at most.
 std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backend backend,
-                                       int ranks, LaunchRunner& runner, int cores, Micros call) {
+                                       int ranks, LaunchRunner& runner, int cores, Micros call,
+                                       std::string& unjudged) {
   const double factor =
       static_cast<double>(kPagesSize.count()) / static_cast<double>(kLookSize.count());
   if (backend_facts(backend).on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
@@ -246,8 +259,11 @@ std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backen
   protocol.cells.iterations = protocol.cells.min_iterations = kPagesIterations;
   const auto done =
       runner.attempt(look_group(profile, backend, ranks, kPagesSize), {}, 0, protocol);
-  if (!done.ok()) return std::nullopt;
-  return read_pages(done.finished);
+  if (done.ok()) return read_pages(done.finished);
+  if (disturbed_timeout(done.finished))
+    unjudged =
+        fmt::format("page faults of large calls are not judged: {}", why_unjudged(done.finished));
+  return std::nullopt;
 }
 
 BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int ranks,
@@ -261,9 +277,13 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
     read_records(done.finished, profile, site.machine, look);
     look.timed_out = done.finished.end.status == LaunchStatus::timed_out;
     if (!done.ok()) look.failure = done.finished.end.reason;
+    if (disturbed_timeout(done.finished)) {
+      look.unjudged = "not judged: " + why_unjudged(done.finished);
+      look.timed_out = false;  // nothing shows that it hangs
+    }
     if (look.ran())
-      look.pages =
-          look_at_pages(profile, backend, ranks, runner, site.cores, call_time(done.finished));
+      look.pages = look_at_pages(profile, backend, ranks, runner, site.cores,
+                                 call_time(done.finished), look.unjudged);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
     look.failure = error.what();

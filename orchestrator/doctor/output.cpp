@@ -51,14 +51,17 @@ std::string look_line(const BackendLook& look) {
   if (!look.impossible.empty())
     return fmt::format("  {}: cannot run: {}\n", name_of(look.backend), look.impossible);
   if (!look.failure.empty())
-    return fmt::format("  {}: its launch failed: {}\n", name_of(look.backend),
-                       look.failure.substr(0, look.failure.find('\n')));
+    return fmt::format("  {}: {}\n", name_of(look.backend),
+                       look.unjudged.empty()
+                           ? "its launch failed: " + look.failure.substr(0, look.failure.find('\n'))
+                           : look.unjudged);
   const std::string refused =
       look.cma_refused > 0 ? fmt::format("; {} CMA calls refused", look.cma_refused) : "";
   const std::string known =
       look.used_evidence.empty() ? "" : fmt::format(" ({})", look.used_evidence);
-  return fmt::format("  {}: {}{}{}; regime {}\n", name_of(look.backend), transport_text(look),
-                     known, refused, look.regime.id);
+  const std::string open = look.unjudged.empty() ? "" : "; " + look.unjudged;
+  return fmt::format("  {}: {}{}{}; regime {}{}\n", name_of(look.backend), transport_text(look),
+                     known, refused, look.regime.id, open);
 }
 
 std::string finding_text(const Finding& finding) {
@@ -84,6 +87,7 @@ json to_json(const BackendLook& look) {
   return {{"backend", name_of(look.backend)},
           {"impossible", look.impossible.empty() ? json() : json(look.impossible)},
           {"failure", look.failure.empty() ? json() : json(look.failure)},
+          {"unjudged", look.unjudged.empty() ? json() : json(look.unjudged)},
           {"asked_transport", look.asked},
           {"used_transport", look.used.empty() ? json() : json(look.used)},
           {"evidence", look.used_evidence},

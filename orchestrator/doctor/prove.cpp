@@ -47,6 +47,10 @@ std::int64_t run_row(const Reader& reader, const std::string& run_id) {
   return TableView(table).integer(0, "run_row");
 }
 
+void add_note(std::string& note, const std::string& more) {
+  note += (note.empty() ? "" : "; ") + more;
+}
+
 void read_times(const std::vector<CellFigure>& figures, ProofResult& result) {
   const CellFigure* before = nullptr;
   const CellFigure* after = nullptr;
@@ -63,6 +67,9 @@ void read_times(const std::vector<CellFigure>& figures, ProofResult& result) {
   if (before == nullptr || after == nullptr) return;
   result.ratio = time_ratio(*after, *before);
   result.verdict = judge(result.ratio, EquivalenceBand{});
+  if (const auto of_waits = waits_note(result.ratio, result.verdict, EquivalenceBand{});
+      !of_waits.empty())
+    add_note(result.note, of_waits);
 }
 
 ProofSide& side_of(const std::string& environment, ProofResult& result) {
@@ -71,14 +78,17 @@ ProofSide& side_of(const std::string& environment, ProofResult& result) {
 
 void read_failures(const Reader& reader, std::int64_t row, ProofResult& result) {
   const Table table = reader.query(
-      "SELECT environment, launch_status, reason FROM v_launch WHERE run_row = ?1 "
+      "SELECT environment, launch_status, noisy, reason FROM v_launch WHERE run_row = ?1 "
       "AND launch_status <> 'ok' AND is_last_attempt ORDER BY launch_row",
       {row});
   const TableView rows(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     auto& side = side_of(rows.text(i, "environment"), result);
     ++side.failed;
-    if (rows.text(i, "launch_status") == "timed_out") ++side.timed_out;
+    if (rows.text(i, "launch_status") == "timed_out") {
+      ++side.timed_out;
+      side.disturbed += static_cast<int>(rows.integer(i, "noisy"));
+    }
     side.reason = rows.text(i, "reason");
   }
 }
@@ -108,10 +118,6 @@ void read_transports(const Reader& reader, std::int64_t row, ProofResult& result
   }
 }
 
-void add_note(std::string& note, const std::string& more) {
-  note += (note.empty() ? "" : "; ") + more;
-}
-
 /// Times of the launches that ended well say nothing of those that did not.
 void judge_failures(ProofResult& result) {
   const auto failed = [](const char* when, const ProofSide& side) {
@@ -135,9 +141,11 @@ void judge_without_times(ProofResult& result) {
   const bool hung = result.before.timed_out > 0 && result.before.timed_out == result.before.failed;
   result.verdict =
       result.before.failed > 0 && result.after.failed == 0 ? Verdict::faster : Verdict::unclear;
+  if (hung && result.before.disturbed > 0) result.verdict = Verdict::not_judged;
   add_note(result.note,
-           hung ? fmt::format("before, none of {} came to an end within {} s",
-                              counted(result.before.failed, "launch"), result.timeout_s)
+           hung ? fmt::format("before, none of {} came to an end within {} s{}",
+                              counted(result.before.failed, "launch"), result.timeout_s,
+                              result.before.disturbed > 0 ? " on a busy machine" : "")
                 : fmt::format("before, none of {} ended well: {}",
                               counted(result.before.failed, "launch"), result.before.reason));
 }

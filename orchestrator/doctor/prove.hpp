@@ -23,6 +23,7 @@ struct ProofSide {
   int launches = 0;      ///< that count
   int failed = 0;        ///< launches that did not
   int timed_out = 0;     ///< of the failed ones
+  int disturbed = 0;     ///< of those, on a machine that the noise gate found busy
   int noisy = 0;         ///< of those that count, flagged as disturbed by other work
   std::string reason;    ///< of the last that failed
   std::string asked;     ///< transport the profile lets one expect

@@ -33,6 +33,7 @@ struct BackendLook {
   std::string impossible;             ///< why it was not started, "" = it was
   std::string failure;                ///< why its launch failed, "" = it went well
   bool timed_out = false;             ///< it failed by not coming to an end
+  std::string unjudged;               ///< what a busy machine keeps from being known, and why
   std::vector<nlohmann::json> facts;  ///< of the ranks in that launch
   /// What profile and launcher set; inherited ones: Symptoms::facts, "environment", "variables".
   std::map<std::string, std::string> environment;

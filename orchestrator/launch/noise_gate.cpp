@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "orchestrator/launch/interrupt.hpp"
 #include "profiles/detect/noise.hpp"
 
 namespace dynamiccl {
@@ -126,6 +127,21 @@ json quiet_window(const NoiseLimits& limits, int cores) {
       reading["window"]["waited_s"] = waited.count() * 1e-6;
       return reading;
     }
+  }
+}
+
+std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most) {
+  constexpr int kQuietWindows = 10;
+  const auto began = std::chrono::steady_clock::now();
+  int quiet = 0;
+  while (true) {
+    Flags flags;
+    judge_before(window_now(), limits, cores, flags);
+    quiet = flags.sentences.empty() ? quiet + 1 : 0;
+    const std::chrono::duration<double, std::micro> waited =
+        std::chrono::steady_clock::now() - began;
+    if (quiet == kQuietWindows || interrupted() || waited.count() >= most.count())
+      return flags.sentences;
   }
 }
 

@@ -13,6 +13,10 @@ namespace dynamiccl {
 /// in which nothing of the run's was running.
 nlohmann::json quiet_window(const NoiseLimits& limits, int cores);
 
+/// Waits until the machine has been quiet for a second, `most` at most, or for an interrupt.
+/// @returns what was beyond the limits at the end, as noise_flags() tells it; empty = quiet
+std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most);
+
 /// What was beyond the limits, one sentence each; empty = quiet. Takes readings of counters alone,
 /// so that no time can have a say in it.
 /// @param before quiet_window() before the launch

@@ -136,6 +136,8 @@ void judge_cells(Comparison& result) {
     auto& cell = *places[i];
     const Verdict alone = judge(cell.time_ratio, band);
     cell.verdict = result.options.correct_for_table ? verdicts[i] : alone;
+    if (const auto of_waits = waits_note(cell.time_ratio, cell.verdict, band); !of_waits.empty())
+      add_note(cell.note, of_waits);
     const auto of_medians = medians_note(cell.b, cell.a, cell.time_ratio, cell.verdict, band);
     if (!of_medians.empty()) add_note(cell.note, of_medians);
     if (cell.fails_in_b() && cell.verdict != Verdict::slower) {
@@ -285,7 +287,8 @@ int Comparison::unplanned_in(std::string_view side) const {
 
 Verdict Comparison::overall() const {
   if (count(Verdict::slower) > 0) return Verdict::slower;
-  if (count(Verdict::unclear) > 0 || !missing.empty()) return Verdict::unclear;
+  const int open = count(Verdict::unclear) + count(Verdict::not_judged);
+  if (open > 0 || !missing.empty()) return Verdict::unclear;
   return count(Verdict::faster) > 0 ? Verdict::faster : Verdict::same;
 }
 

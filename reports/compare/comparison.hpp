@@ -144,8 +144,8 @@ struct Comparison {
 
   [[nodiscard]] int count(Verdict verdict) const;
   [[nodiscard]] int unplanned_in(std::string_view side) const;
-  /// SLOWER when any cell is; else UNCLEAR when any cell is or has no partner; else FASTER when any
-  /// is; else SAME.
+  /// SLOWER when any cell is; else UNCLEAR when any cell is, is not judged or has no partner; else
+  /// FASTER when any is; else SAME.
   [[nodiscard]] Verdict overall() const;
 };
 

@@ -50,7 +50,8 @@ void add_launch(CellFigure& f, const TableView& rows, std::size_t i) {
                         rows.real(i, "collective_us"), rows.real(i, "h2d_us"),
                         rows.real(i, "d2h_us"), rows.real(i, "send_us"), rows.real(i, "compute_us"),
                         rows.real(i, "device_us"), rows.text(i, "regime"),
-                        rows.real(i, "resolution_us").value_or(0)});
+                        rows.real(i, "resolution_us").value_or(0),
+                        rows.real(i, "share_at_work").value_or(1), rows.real(i, "waited_share")});
   const auto note = [&](std::set<std::string>& set, std::string_view column) {
     if (auto text = rows.text(i, column); !text.empty()) set.insert(std::move(text));
   };
@@ -120,6 +121,14 @@ std::optional<double> CellFigure::component_us(
   return median(std::move(values));
 }
 
+std::optional<double> CellFigure::waited_share() const {
+  std::vector<double> shares;
+  for (const auto& launch : launches)
+    if (launch.waited_share) shares.push_back(*launch.waited_share);
+  if (shares.empty()) return std::nullopt;
+  return median(std::move(shares));
+}
+
 double CellFigure::algbw_bytes_per_s() const {
   const double time = median_us();
   return time > 0 ? static_cast<double>(size_bytes) / time * 1e6 : 0;
@@ -180,15 +189,32 @@ std::set<std::string> cadences_of(const std::vector<const CellFigure*>& figures)
   return cadences;
 }
 
+namespace {
+
+/// No verdict comes of it.
+void leave_unjudged(Ratio& ratio) {
+  ratio.interval.reset();
+  ratio.waits.reset();
+}
+
+}  // namespace
+
 Ratio time_ratio(const CellFigure& numerator, const CellFigure& base) {
   Ratio ratio = time_ratio_anyway(numerator, base);
   // A mean of calls back to back is up to 2.3 times shorter than a call alone: such a ratio speaks
   // of the timing, whatever else the two differ in.
-  if (cadences_of({&numerator, &base}).size() > 1) ratio.interval.reset();
+  if (cadences_of({&numerator, &base}).size() > 1) leave_unjudged(ratio);
   return ratio;
 }
 
 namespace {
+
+/// What of a launch's time is taken.
+enum class Taken { whole, without_waits };
+
+double time_of(const LaunchFigure& launch, Taken taken) {
+  return taken == Taken::whole ? launch.median_us : launch.median_us * launch.share_at_work;
+}
 
 /// A ratio that is known no better than the digits its two times were printed with.
 Ratio with_resolution(Ratio ratio, const CellFigure& numerator, const CellFigure& base) {
@@ -206,24 +232,82 @@ Ratio with_resolution(Ratio ratio, const CellFigure& numerator, const CellFigure
   return ratio;
 }
 
-}  // namespace
+std::vector<double> times_of(const CellFigure& figure, Taken taken) {
+  std::vector<double> times;
+  for (const auto& launch : figure.launches) times.push_back(time_of(launch, taken));
+  return times;
+}
 
-Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base) {
+Ratio ratio_of(const CellFigure& numerator, Taken of_numerator, const CellFigure& base,
+               Taken of_base) {
   if (numerator.run_id == base.run_id) {
     std::map<std::int64_t, double> base_of;
-    for (const auto& launch : base.launches) base_of[launch.block] = launch.median_us;
+    for (const auto& launch : base.launches) base_of[launch.block] = time_of(launch, of_base);
     std::vector<double> above;
     std::vector<double> below;
     for (const auto& launch : numerator.launches) {
       const auto partner = base_of.find(launch.block);
       if (partner == base_of.end()) continue;
-      above.push_back(launch.median_us);
+      above.push_back(time_of(launch, of_numerator));
       below.push_back(partner->second);
     }
     if (above.size() >= 3) return with_resolution(ratio_paired(above, below), numerator, base);
   }
-  return with_resolution(ratio_unpaired(numerator.medians_us(), base.medians_us()), numerator,
-                         base);
+  return with_resolution(ratio_unpaired(times_of(numerator, of_numerator), times_of(base, of_base)),
+                         numerator, base);
+}
+
+bool waited(const CellFigure& figure) {
+  return std::ranges::any_of(figure.launches,
+                             [](const LaunchFigure& launch) { return launch.share_at_work < 1; });
+}
+
+/// Without the launches that mostly waited: what they would have taken is not known.
+CellFigure mostly_at_work(const CellFigure& figure) {
+  CellFigure left = figure;
+  std::erase_if(left.launches,
+                [](const LaunchFigure& launch) { return launch.share_at_work < 0.5; });
+  return left;
+}
+
+std::string waits_text(const CellFigure& numerator, const CellFigure& base) {
+  const auto share = [](const CellFigure& figure) {
+    const auto known = figure.waited_share();
+    return known ? fmt::format("{:.0f} %", 100 * *known) : std::string("an unknown part");
+  };
+  const auto name = [&](const CellFigure& figure) {
+    return numerator.environment != base.environment ? " in " + figure.environment
+           : numerator.backend != base.backend       ? " with " + figure.backend
+                                                     : std::string();
+  };
+  return fmt::format("ranks waited for a core {} of the time{}, {}{}", share(base), name(base),
+                     share(numerator), name(numerator));
+}
+
+}  // namespace
+
+Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base) {
+  Ratio ratio = ratio_of(numerator, Taken::whole, base, Taken::whole);
+  if (!ratio.interval || (!waited(numerator) && !waited(base))) return ratio;
+  WaitBounds bounds{{}, {}, waits_text(numerator, base)};
+  const CellFigure above = mostly_at_work(numerator);
+  const CellFigure below = mostly_at_work(base);
+  if (!above.launches.empty() && !below.launches.empty()) {
+    bounds.least = ratio_of(above, Taken::without_waits, below, Taken::whole);
+    bounds.most = ratio_of(above, Taken::whole, below, Taken::without_waits);
+  }
+  ratio.waits = std::make_shared<const WaitBounds>(std::move(bounds));
+  return ratio;
+}
+
+std::string waits_note(const Ratio& ratio, Verdict verdict, const EquivalenceBand& band) {
+  if (!ratio.waits) return "";
+  if (verdict == Verdict::not_judged) return ratio.waits->cause;
+  if (verdict != Verdict::slower && verdict != Verdict::faster) return "";
+  const auto factor = factor_at_least(ratio, band);
+  if (!factor) return "";
+  return fmt::format("{} {:.3g}: {}", *factor > 1 ? "at least" : "at most", *factor,
+                     ratio.waits->cause);
 }
 
 std::string medians_note(const CellFigure& numerator, const CellFigure& base, const Ratio& ratio,
@@ -238,7 +322,7 @@ std::string medians_note(const CellFigure& numerator, const CellFigure& base, co
 Ratio lead_ratio(const std::vector<const CellFigure*>& fastest_first) {
   if (fastest_first.size() < 2) return {};
   Ratio lead = time_ratio(*fastest_first[1], *fastest_first[0]);
-  if (cadences_of(fastest_first).size() > 1) lead.interval.reset();
+  if (cadences_of(fastest_first).size() > 1) leave_unjudged(lead);
   return lead;
 }
 

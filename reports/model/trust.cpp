@@ -15,6 +15,7 @@
 #include "core/vocabulary/text.hpp"
 #include "reports/model/stragglers.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/model/waits.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -93,7 +94,8 @@ Unverified unverified_of(const Reader& reader, const std::string& run, const std
   return {row.integer(0, "none"), row.integer(0, "n")};
 }
 
-Note noise_note(const Reader& reader, const std::string& run, const std::string& groups) {
+Note noise_note(const Reader& reader, const std::string& run, const std::string& groups,
+                const std::vector<CellFigure>& shown) {
   const Table table =
       reader.query(fmt::format("SELECT count(*) AS n, coalesce(sum(noisy), 0) AS noisy, "
                                "coalesce(sum(noise_flags_json IS NOT NULL), 0) AS judged "
@@ -116,11 +118,12 @@ Note noise_note(const Reader& reader, const std::string& run, const std::string&
   const TableView rows(why);
   for (std::size_t i = 0; i < rows.size(); ++i)
     reasons.push_back(fmt::format("{} ({})", rows.text(i, "what"), rows.integer(i, "n")));
-  return against(
-      fmt::format("noise gate: {} FLAGGED, by limits fixed before, and kept in "
-                  "every figure: {}; see `query noise`",
-                  counted_of(row.integer(0, "noisy"), row.integer(0, "judged"), "launch"),
-                  join(reasons, ", ")));
+  const std::string waits = waits_of(shown);
+  return against(fmt::format(
+      "noise gate: {} FLAGGED, by limits fixed before, and kept in "
+      "every figure: {}{}; see `query noise`",
+      counted_of(row.integer(0, "noisy"), row.integer(0, "judged"), "launch"),
+      waits.empty() ? "" : "ranks waited for a core " + waits + "; ", join(reasons, ", ")));
 }
 
 Note verification_note(const Reader& reader, const std::string& run, const std::string& groups) {
@@ -274,7 +277,7 @@ std::vector<Note> notes_of(const Reader& reader, const std::string& run_uuid,
   std::vector<Note> notes{replay_note(reader, run_uuid),
                           stopping_note(reader, run_uuid),
                           verification_note(reader, run_uuid, groups),
-                          noise_note(reader, run_uuid, groups),
+                          noise_note(reader, run_uuid, groups, shown),
                           warmup_note(reader, run_uuid, groups),
                           independence_note(figures, shown),
                           clock_note(reader, run_uuid, groups),

@@ -11,6 +11,7 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/figures_method.hpp"
 #include "reports/model/leaf_difference.hpp"
+#include "reports/model/waits.hpp"
 #include "reports/page/section.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/render.hpp"
@@ -91,7 +92,8 @@ void add_times(const CellFigure& f, PageColumns& columns) {
 
 /// Ratios to bare metal and their verdicts. A page of hundreds of verdicts is judged as one table:
 /// each alone at 95 % would give some false ones by chance.
-void add_ratios(const PageContext& page, PageColumns& columns) {
+/// @returns busy_machine() of them
+std::string add_ratios(const PageContext& page, PageColumns& columns) {
   std::vector<Ratio> ratios;
   std::vector<bool> compared;
   for (const auto& f : page.figures) {
@@ -104,7 +106,7 @@ void add_ratios(const PageContext& page, PageColumns& columns) {
   std::size_t next = 0;
   for (const bool has_ratio : compared) {
     if (!has_ratio) {
-      for (const char* column : {"ratio", "ratio_low", "ratio_high", "verdict"})
+      for (const char* column : {"ratio", "ratio_low", "ratio_high", "verdict", "waits", "sure"})
         columns.add(column, json());
       continue;
     }
@@ -112,8 +114,12 @@ void add_ratios(const PageContext& page, PageColumns& columns) {
     columns.add("ratio", rounded(ratio.value));
     columns.add("ratio_low", ratio.interval ? rounded(ratio.interval->low) : json());
     columns.add("ratio_high", ratio.interval ? rounded(ratio.interval->high) : json());
-    columns.add("verdict", static_cast<int>(verdicts[next++]));
+    columns.add("verdict", static_cast<int>(verdicts[next]));
+    columns.add("waits", waits_note(ratio, verdicts[next], EquivalenceBand{}));
+    columns.add("sure", rounded(factor_at_least(ratio, EquivalenceBand{}).value_or(ratio.value)));
+    ++next;
   }
+  return busy_machine(page.figures, ratios, verdicts);
 }
 
 }  // namespace
@@ -144,7 +150,7 @@ json page_cells(const PageContext& page) {
     columns.add("size", f.size_bytes);
     add_times(f, columns);
   }
-  add_ratios(page, columns);
+  const std::string busy = add_ratios(page, columns);
   json operation_list = operations.names.list();
   for (const auto& [index, figures] : operations.figures)
     operation_list[index]["method"] = figures_method(figures, page.bare_metal);
@@ -155,6 +161,7 @@ json page_cells(const PageContext& page) {
           {"operations", operation_list},
           {"settings", settings.list()},
           {"verdicts", verdicts},
+          {"busy", busy},
           {"columns", columns.take()}};
 }
 

@@ -11,7 +11,7 @@ Report.section({
     const chosen = visible(compared).filter(cell => cell.operation === operation && cell.ratio !== null);
     root.append(el("h3", {}, operationName(operation)));
     root.append(chosen.length ? Report.panels(chosen, cell => ({ value: cell.ratio, low: cell.ratio_low, high: cell.ratio_high,
-      notes: [lists.verdicts[cell.verdict] + " at ±2 %", ...Report.launchNotes(cell)] }),
+      notes: [lists.verdicts[cell.verdict] + " at ±2 %", ...(cell.waits ? [cell.waits] : []), ...Report.launchNotes(cell)] }),
       { title: `Overhead of ${operationName(operation)} over size`, floor: [0.8, 1.6], sync: "overhead", tick: format.ratio,
         text: p => format.interval(p.value, p.low, p.high, format.ratio), reference: { value: 1, low: 1 / 1.02, high: 1.02 } })
       : el("p", { class: "note" }, "Nothing measured on bare metal and elsewhere passes the filter."));
@@ -30,11 +30,10 @@ Report.section({
     const rows = [...byRow.values()].sort((a, b) => a.operation - b.operation || a.size - b.size);
     const shade = cell => {
       const strength = Math.min(1, Math.abs(Math.log2(cell.ratio)) / 4);
-      const verdict = lists.verdicts[cell.verdict];
       const color = cell.ratio > 1 ? "--heat-slow" : "--heat-fast";
-      return verdict === "SAME" || verdict === "UNCLEAR" ? null : `background: rgb(var(${color}) / ${(0.08 + 0.5 * strength).toFixed(2)})`;
+      return lists.verdicts[cell.verdict] === "SAME" || Report.isOpen(cell) ? null : `background: rgb(var(${color}) / ${(0.08 + 0.5 * strength).toFixed(2)})`;
     };
-    const legend = "Orange: surely slower, blue: surely faster, the deeper the more; grey with ?: unclear.";
+    const legend = "Orange: surely slower, blue: surely faster, the deeper the more; grey with ?: unclear, or not judged as waits for a core may explain it.";
     const matrixOf = (columns, part) => Report.table({ className: "heat", caption: `Ratio to bare metal${part}. ${legend}`, rows,
       columns: [
         { name: "operation", text: row => operationName(row.operation) },
@@ -42,9 +41,9 @@ Report.section({
         ...columns.map(([environment, backend]) => {
           const of = row => row.cells.get(environment + " " + backend);
           return { name: el("span", {}, lists.environments[environmentOrder[environment]], el("br"), lists.backends[backend]), right: true,
-            text: row => { const c = of(row); return !c ? "" : format.ratio(c.ratio) + (lists.verdicts[c.verdict] === "UNCLEAR" ? " ?" : ""); },
-            style: row => (of(row) ? shade(of(row)) : null), className: row => (of(row) && lists.verdicts[of(row).verdict] === "UNCLEAR" ? "unclear" : ""),
-            title: row => { const c = of(row); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} ${lists.verdicts[c.verdict]}, ${c.launches.length} launches` : null; } };
+            text: row => { const c = of(row); return !c ? "" : format.ratio(c.ratio) + (Report.isOpen(c) ? " ?" : ""); },
+            style: row => (of(row) ? shade(of(row)) : null), className: row => (of(row) && Report.isOpen(of(row)) ? "unclear" : ""),
+            title: row => { const c = of(row); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} ${lists.verdicts[c.verdict]}${c.waits ? ` (${c.waits})` : ""}, ${c.launches.length} launches` : null; } };
         }),
       ] });
     // A window scrolls sideways, paper does not: there the environments stand below each other.
@@ -59,6 +58,6 @@ Report.section({
     if (rows.length <= 60) root.append(matrix()); else root.append(Report.tableBehind(matrix, `Ratios of all ${all.length} cells`));
     root.append(Report.tableBehind(() => Report.table({ caption: "Ratios with intervals", rows: chosen, columns: Report.cellColumns([
       { name: "ratio [interval]", right: true, text: c => format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio) },
-      { name: "verdict", text: c => lists.verdicts[c.verdict] }]) }), `Figures of ${operationName(operation)} as a table`));
+      { name: "verdict", wide: true, text: c => lists.verdicts[c.verdict] + (c.waits ? `: ${c.waits}` : "") }]) }), `Figures of ${operationName(operation)} as a table`));
   },
 });

@@ -50,7 +50,7 @@
       const sure = verdict === "SLOWER" || verdict === "FASTER";
       svg.append(el("circle", { cx: x(cell.ratio), cy: middle(cell.backend), r: verdict === "SAME" ? 2 : 3.4, fill: sure || verdict === "SAME" ? color : "var(--paper)",
         "fill-opacity": sure ? .8 : 1, stroke: color, "stroke-width": 1.2 }, el("title", {},
-        `${Report.operationName(cell.operation)} ${format.size(cell.size)}, ${lists.backends[cell.backend]}: ${format.interval(cell.ratio, cell.ratio_low, cell.ratio_high, format.ratio)} ${verdict}`)));
+        `${Report.operationName(cell.operation)} ${format.size(cell.size)}, ${lists.backends[cell.backend]}: ${format.interval(cell.ratio, cell.ratio_low, cell.ratio_high, format.ratio)} ${verdict}${cell.waits ? `: ${cell.waits}` : ""}`)));
     }
     svg.append(el("line", { x1: x(quantile(sorted, .5)), x2: x(quantile(sorted, .5)), y1: 0, y2: height, stroke: color, "stroke-width": 3 }));
     return svg;
@@ -70,12 +70,12 @@
     }
     const count = verdict => mine.filter(cell => lists.verdicts[cell.verdict] === verdict).length;
     const sorted = mine.map(cell => cell.ratio).sort((a, b) => a - b);
-    const worst = mine.filter(cell => lists.verdicts[cell.verdict] === "SLOWER").reduce((most, cell) => Math.max(most, cell.ratio), 0);
+    const worst = mine.filter(cell => lists.verdicts[cell.verdict] === "SLOWER").reduce((most, cell) => Math.max(most, cell.sure), 0);
     const surely = count("SLOWER") + count("FASTER") + count("SAME");
     return el("div", { class: "cost" }, title,
       el("div", {}, el("div", { class: surely ? "big" : "big unclear" }, format.ratio(quantile(sorted, .5))), el("small", {}, `median of ${mine.length} cells` + (worst ? `; surely up to ${format.ratio(worst)}` : surely ? "" : ", none of them sure"))),
       el("div", { class: "strip-box" }, strip(environment, mine, scale), el("small", {},
-        `${count("SLOWER")} slower, ${count("SAME")} same, ${count("FASTER")} faster, ${count("UNCLEAR")} unclear`)),
+        `${count("SLOWER")} slower, ${count("SAME")} same, ${count("FASTER")} faster, ${count("UNCLEAR")} unclear` + (count("NOT JUDGED") ? `, ${count("NOT JUDGED")} not judged: ranks waited for cores` : ""))),
       why(environment));
   }
 
@@ -103,12 +103,12 @@
       root.append(rows);
       if (!cells.length) root.append(el("p", { class: "note" }, lists.environments.length > 1
         ? "No cell here was also measured on bare metal: there is no ratio to show." : "One environment was measured: there is nothing to compare it with in this run."));
-      root.append(el("p", { class: "method" }, "Filled mark: surely outside ±2 %, at a false discovery rate of 5 % over all cells of the run. Small mark: the 95 % interval lies wholly inside, so the same. Open mark: unclear, more launches would tell. " +
+      root.append(el("p", { class: "method" }, "Filled mark: surely outside ±2 %, at a false discovery rate of 5 % over all cells of the run. Small mark: the 95 % interval lies wholly inside, so the same. Open mark: unclear, more launches would tell, or not judged, as waits for a core may explain it. " +
         "Thick line: median over the cells; shade: their middle half. " + (left ? `${left} cells of one rank are left out: nothing is sent. ` : "") +
         "Causes are derived from what the ranks detected, transports are counted at the ranks."),
         Report.tableBehind(() => Report.table({ caption: "Every cell's time against bare metal, with the 95 % interval.", rows: cells, columns: Report.cellColumns([
           { name: "ratio [interval]", right: true, text: c => format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio) },
-          { name: "verdict", text: c => lists.verdicts[c.verdict] },
+          { name: "verdict", wide: true, text: c => lists.verdicts[c.verdict] + (c.waits ? `: ${c.waits}` : "") },
         ]) })));
     },
   });

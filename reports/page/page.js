@@ -197,6 +197,7 @@ const Report = (() => {
       el("p", { class: "meta" }, [host, (run.started_utc || "").slice(0, 16).replace("T", " ") + " UTC",
         data.counts, `${launches.ok} of ${launches.attempts} launches` + (launches.blocks > 1 ? ` in ${launches.blocks} blocks` : ""),
         (run.tool_version || "").replace(/^dynamiccl/, "DynamICCL")].filter(Boolean).join(" · ")),
+      data.cells.busy ? el("p", { class: "note" }, data.cells.busy[0].toUpperCase() + data.cells.busy.slice(1) + ".") : null,
       el("nav", { "aria-label": "Sections" }, registered.filter(s => s.node).map(s => el("a", { href: "#" + s.id }, s.short || s.title))));
     document.getElementById("foot").replaceChildren("Run " + run.uuid + ". This file needs no network and sends nothing anywhere.");
   }
@@ -277,6 +278,8 @@ const Report = (() => {
     data, lists, cells, state, format, el, look, environmentLook, environmentOrder, environmentRank, swatch, cssValue, visible,
     operations, operationName, operationControl, chartOperation, choice, drawSoon, drawAll, redrawn, start, registered,
     section: section => registered.push(section),
+    /** No verdict: neither surely different nor the same, or waits for a core may explain it. */
+    isOpen: cell => ["UNCLEAR", "NOT JUDGED"].includes(lists.verdicts[cell.verdict]),
     say: text => { document.getElementById("live").textContent = text; },
   };
 })();

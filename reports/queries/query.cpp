@@ -18,7 +18,9 @@ std::string verdict_method(const std::string& first) {
       "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "
       "of 5 % over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies "
       "inside; what was timed by different cadences is not judged: a mean of calls back to back "
-      "(batched) is shorter than a call alone (isolated)",
+      "(batched) is shorter than a call alone (isolated); in launches that the noise gate flagged, "
+      "what ranks waited for a core is taken off the side that it makes longer, and what the times "
+      "say without it is said",
       first, 100 * EquivalenceBand{}.relative);
 }
 

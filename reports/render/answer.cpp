@@ -22,6 +22,7 @@
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
+#include "reports/model/waits.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/humanise.hpp"
@@ -37,6 +38,7 @@ constexpr std::size_t kLeastEnvironments = 4;
 constexpr std::size_t kMostCauses = 2;
 constexpr std::size_t kMostDoubts = 3;
 constexpr std::size_t kLongDoubt = 2;  // lines
+constexpr std::size_t kBusyLines = 3;  // whole, as what to do stands at their end
 
 /// How many lines of this width hold what `lines` of the usual one do.
 std::size_t lines_for(std::size_t lines, std::size_t width) {
@@ -104,6 +106,34 @@ std::vector<CellCost> costs_of(const std::vector<CellFigure>& figures) {
   const auto verdicts = judge_by_run(runs, ratios);
   for (std::size_t i = 0; i < costs.size(); ++i) costs[i].verdict = verdicts[i];
   return costs;
+}
+
+/// What was measured on a busy machine, and what is surely so all the same.
+std::string busy_text(const std::vector<CellFigure>& figures, const std::vector<CellCost>& costs,
+                      std::size_t width) {
+  std::vector<Ratio> ratios;
+  std::vector<Verdict> verdicts;
+  std::map<std::pair<std::size_t, std::string>, std::vector<double>> least;
+  for (const auto& cost : costs) {
+    ratios.push_back(cost.ratio);
+    verdicts.push_back(cost.verdict);
+    if (cost.verdict != Verdict::slower && cost.verdict != Verdict::faster) continue;
+    if (const auto factor = factor_at_least(cost.ratio, EquivalenceBand{}))
+      least[environment_order(cost.figure->environment)].push_back(*factor);
+  }
+  const std::string busy = busy_machine(figures, ratios, verdicts);
+  if (busy.empty()) return "";
+  std::vector<std::string> sure;
+  for (const auto& [place, factors] : least) {
+    const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
+    sure.push_back(fmt::format("{} by at least {}{}", place.second, format_number(*low),
+                               factors.size() == 1
+                                   ? ""
+                                   : fmt::format(" to {} x in {}", format_number(*high),
+                                                 counted(factors.size(), "cell"))));
+  }
+  return wrapped(busy, "  ", kBusyLines, width) +
+         (sure.empty() ? "" : wrapped("surely all the same: " + join(sure, "; "), "  ", 1, width));
 }
 
 /// By environment: "cma 12.3 GB, tcp 1.2 MB", the most first.
@@ -389,19 +419,25 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
                                    "  ", 2, width);
   const auto figures = load_figures(reader, row);
   const auto costs = costs_of(figures);
+  const std::string busy = busy_text(figures, costs, width);
   const auto training = training_text(reader, row.front(), figures);
-  std::string rest = extremes_text(costs, width) + causes_text(reader, run, row.front(), width) +
+  // On a busy machine the extremes are its own.
+  std::string rest = (busy.empty() ? extremes_text(costs, width) : "") +
+                     causes_text(reader, run, row.front(), width) +
                      some_lines(training, 2, 1, "query training", width);
   // Without training there is room for what else they say: why, and by how much.
   const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
   auto doubted = doubts(reader, run, figures);
+  if (!busy.empty())
+    std::erase_if(doubted, [](const auto& text) { return text.starts_with("noise gate:"); });
   // What is known to be a bad choice is no doubt, and comes before all of them.
   if (!synchronisation_warnings(reader, row.front(), figures).empty())
     doubted.insert(
         doubted.begin(),
         "tier 4: the survey calls synchronous steps with plain gradients infeasible; see "
         "report");
-  rest += some_lines(doubted, kMostDoubts, doubt_lines, "query noise, warmup, independence", width);
+  const std::size_t most_doubts = busy.empty() ? kMostDoubts : kMostDoubts - 1;
+  rest += some_lines(doubted, most_doubts, doubt_lines, "query noise, warmup, independence", width);
   rest += without_result(reader, run, figures.empty(), width);
   const Follow follow = figures.empty()     ? follow_of_nothing(reader, run)
                         : !costs.empty()    ? kOverhead
@@ -413,15 +449,18 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
   constexpr std::size_t kTableFrame = 2 + 1;  // blank and head, "and ... more"
   constexpr std::size_t kLeftOut = 2;         // lines, of narrower terminals
   static_assert(kMostDoubts * kLongDoubt <= kMostDoubts + kTraining);
+  // Four lines of a busy machine stand in the place of the extremes and of a doubt.
+  static_assert(kBusyLines + 1 <= 2 + kLongDoubt);
   static_assert(kLines >= 2 + kTableFrame + kLeastEnvironments + 2 + kCauses + kTraining +
                               kMostDoubts + 1 + 3 + 4);
   if (figures.empty()) return head + rest;
-  const auto used = static_cast<std::size_t>(std::ranges::count(head + rest, '\n'));
+  const auto used = static_cast<std::size_t>(std::ranges::count(head + busy + rest, '\n'));
   const std::size_t lines = lines_for(kLines, width);
   const std::size_t frame = kTableFrame + (width < kUsualWidth ? kLeftOut : 0);
   const std::size_t most =
       std::clamp(lines - std::min(lines, used + frame), kLeastEnvironments, kMostEnvironments);
-  return head + costs_text(figures, costs, moved_by(reader, row.front()), most, width) + rest;
+  return head + busy + costs_text(figures, costs, moved_by(reader, row.front()), most, width) +
+         rest;
 }
 
 }  // namespace dynamiccl

@@ -77,8 +77,8 @@ std::string outcome(const ComparedCell& cell) {
     return fmt::format("<failure type=\"SLOWER\" message=\"{}\"/>", text);
   if (cell.verdict == Verdict::unclear && cell.fails_in_b())
     return fmt::format("<error type=\"LAUNCHES_FAILED\" message=\"{}\"/>", text);
-  if (cell.verdict == Verdict::unclear)
-    return fmt::format("<skipped message=\"UNCLEAR: {}\"/>", text);
+  if (cell.verdict == Verdict::unclear || cell.verdict == Verdict::not_judged)
+    return fmt::format("<skipped message=\"{}: {}\"/>", name_of(cell.verdict), text);
   return fmt::format("<system-out>{}: {}</system-out>", name_of(cell.verdict), text);
 }
 
@@ -98,7 +98,8 @@ std::string comparison_junit(const Comparison& comparison) {
   const auto failed = static_cast<std::size_t>(std::count_if(
       comparison.cells.begin(), comparison.cells.end(),
       [](const auto& cell) { return cell.verdict == Verdict::unclear && cell.fails_in_b(); }));
-  const auto unclear = static_cast<std::size_t>(comparison.count(Verdict::unclear));
+  const auto unclear = static_cast<std::size_t>(comparison.count(Verdict::unclear) +
+                                                comparison.count(Verdict::not_judged));
   const std::string totals =
       fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
                   comparison.cells.size() + missing.size() + unplanned.size(),

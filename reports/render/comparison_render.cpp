@@ -133,7 +133,8 @@ std::string method_line(const Comparison& comparison) {
           : "each cell is judged as if it were the only one";
   return fmt::format(
       "method: {}; {}; equal means within {} % ([{:.4f}, {:.4f}]): SAME when the interval is "
-      "wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; {}",
+      "wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; NOT JUDGED where waits "
+      "for a core may explain what the times say; {}",
       ratio_text(comparison), methods_of(comparison), format_number(100 * band), 1 / (1 + band),
       1 + band, table);
 }

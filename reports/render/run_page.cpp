@@ -50,6 +50,8 @@ Page load_page(const Reader& reader, const std::string& run) {
           "SELECT block, position, environment, backend, architecture, ranks, group_knobs, "
           "attempt, "
           "launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, "
+          "(SELECT max(m.waited_share) FROM measurement m WHERE m.launch_id = launch_row) AS "
+          "waited, "
           "(SELECT group_concat(value, '; ') FROM json_each(noise_flags_json)) AS noise, reason, "
           "launch_id, argv_json FROM v_launch WHERE run_id = ?1 ORDER BY launch_row",
           {run}),
@@ -131,7 +133,10 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
       out += heading(title, format) +
              render_table(
                  rows, format,
-                 with_shared(parse_columns("duration_s | s, real | from start to end", "show")),
+                 with_shared(parse_columns("duration_s | s, real | from start to end\n"
+                                           "waited | real | of its time that the rank which waited "
+                                           "most had no core, in the cell in which it was most",
+                                           "show")),
                  width);
   };
   const auto notes = trust_notes(reader, run.text(0, "run_id"),

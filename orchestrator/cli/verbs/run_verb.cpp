@@ -13,6 +13,7 @@
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/started_as.hpp"
@@ -21,6 +22,7 @@
 #include "orchestrator/cli/verbs/unfinished_run.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/launch_folders.hpp"
@@ -45,6 +47,7 @@ struct RunArguments {
   bool resume = false;
   bool full = false;
   bool no_report = false;
+  std::string wait_quiet;  ///< longest wait for a quiet machine, "" = none
 };
 
 RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
@@ -182,6 +185,18 @@ void say_how_to_go_on(const RunSummary& summary, const std::string& command,
                     summary.failed_launches == 1 ? "it" : "them", command));
 }
 
+/// The whole run is to begin on a quiet machine; that it is not is no reason not to begin at last.
+void wait_as_asked(const RunArguments& arguments, const Experiment& experiment, int cores,
+                   const Console& console) {
+  if (arguments.wait_quiet.empty()) return;
+  const Micros most = parse_duration(arguments.wait_quiet);
+  console.note(fmt::format("waiting for a quiet machine, {} at most", arguments.wait_quiet));
+  const auto flags = wait_for_quiet(experiment.protocol.noise, cores, most);
+  if (!flags.empty() && interrupt_signal() == 0)
+    console.warning(fmt::format("the machine was not quiet within {}, and the run begins: {}",
+                                arguments.wait_quiet, join(flags, "; ")));
+}
+
 int run_experiment(const RunArguments& arguments, const Shared& shared) {
   const InterruptGuard guard;
   Console console(shared.verbosity());
@@ -208,6 +223,7 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                            launches_text(loaded.experiment.protocol)));
   site.cluster = loaded.cluster;
   site.machine = loaded.experiment.machine;
+  wait_as_asked(arguments, loaded.experiment, site.cores, console);
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   if (!job.empty()) executor.begins_in(job + std::to_string(job_restarts()));
   const auto summary = executor.run(info, resumed);
@@ -235,6 +251,16 @@ void add_run_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--out", arguments->out,
                    "keep each launch's run.json and records in this folder");
   verb->add_flag("--full", arguments->full, "every table before the answer");
+  verb->add_option("--wait-quiet", arguments->wait_quiet,
+                   "begin when the machine is quiet by protocol.noise, after this time at the "
+                   "latest: 10m")
+      ->check([](const std::string& text) -> std::string {
+        try {
+          return parse_duration(text).count() > 0 ? "" : "longer than nothing, as in 10m";
+        } catch (const Error& error) {
+          return error.what();
+        }
+      });
   verb->add_flag("--no-report", arguments->no_report,
                  "leave out the page that is written next to the database");
   add_db_option(*verb, shared);

@@ -42,10 +42,12 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
   const auto verdicts = judge_by_run(runs, ratios);
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const auto [figure, base] = pairs[i];
-    append_values(
-        table.rows[i],
-        {std::string(name_of(verdicts[i])),
-         or_null(medians_note(*figure, *base, ratios[i], verdicts[i], EquivalenceBand{}))});
+    const EquivalenceBand band;
+    const auto of_waits = waits_note(ratios[i], verdicts[i], band);
+    const auto of_medians = medians_note(*figure, *base, ratios[i], verdicts[i], band);
+    const char* between = of_waits.empty() || of_medians.empty() ? "" : "; ";
+    append_values(table.rows[i],
+                  {std::string(name_of(verdicts[i])), or_null(of_waits + between + of_medians)});
   }
   return table;
 }

@@ -24,6 +24,41 @@ TEST_CASE("a verdict needs the whole interval on one side of the band") {
   CHECK(judge(Ratio{2.0}, band) == Verdict::unclear);
 }
 
+TEST_CASE("where ranks waited for cores, a difference counts as far as waits leave it") {
+  const EquivalenceBand band{0.02};
+  const auto bound = [](double low, double high) {
+    auto ratio = with_interval((low + high) / 2, low, high);
+    ratio.centre = ratio.value;
+    return ratio;
+  };
+  const auto between = [&](const Ratio& seen, const Ratio& least, const Ratio& most) {
+    Ratio ratio = seen;
+    ratio.waits = std::make_shared<const WaitBounds>(WaitBounds{least, most, "they waited"});
+    return ratio;
+  };
+  const auto explained = between(bound(3, 4), bound(0.9, 1.1), bound(3, 4));
+  CHECK(judge(explained, band) == Verdict::not_judged);
+  CHECK_FALSE(factor_at_least(explained, band));
+  CHECK(outside_band_probability(explained, band) > 0.05);
+  // What is left is surely above 1, even where the times alone are not.
+  const auto slower = between(bound(0.5, 90), bound(1.4, 1.6), bound(0.5, 90));
+  CHECK(judge(slower, band) == Verdict::slower);
+  CHECK(factor_at_least(slower, band) == 1.4);
+  const auto faster = between(bound(0.2, 0.3), bound(0.1, 0.2), bound(0.6, 0.7));
+  CHECK(judge(faster, band) == Verdict::faster);
+  CHECK(factor_at_least(faster, band) == 0.7);
+  CHECK(judge(between(bound(0.99, 1.01), bound(0.99, 1.01), bound(0.99, 1.01)), band) ==
+        Verdict::same);
+  CHECK(judge(between(bound(0.99, 1.01), bound(0.9, 0.95), bound(0.99, 1.01)), band) ==
+        Verdict::not_judged);
+  // Launches that did nothing but wait leave no bound.
+  CHECK(judge(between(bound(3, 4), {}, bound(3, 4)), band) == Verdict::not_judged);
+  CHECK(judge(between(bound(0.5, 4), {}, {}), band) == Verdict::unclear);
+  CHECK_FALSE(factor_at_least(bound(3, 4), band));
+  const auto table = judge_table({explained, bound(3, 4), slower}, band);
+  CHECK(table[0] == Verdict::not_judged);
+}
+
 TEST_CASE("an unclear verdict says how many launches would settle it") {
   const auto more = launches_needed(with_interval(1.0, 0.94, 1.064), {0.02}, 10);
   REQUIRE(more);

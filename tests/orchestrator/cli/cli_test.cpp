@@ -401,6 +401,11 @@ TEST_CASE("an option that would be ignored is refused") {
     CHECK(refused.exit_code == 2);
     CHECK(refused.err.find("the condition is empty; leave --only out") != std::string::npos);
   }
+  for (const char* most : {"soon", "0s"}) {
+    const auto refused = run({"run", path, "--wait-quiet", most});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("--wait-quiet: ") != std::string::npos);
+  }
   const auto db = folder.path("x.sqlite");
   const Store empty(db);
   const auto vary = run({"query", "latency", "--vary", "nope", "--db", db});

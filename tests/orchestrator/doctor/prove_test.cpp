@@ -26,10 +26,31 @@ class StoredProof {
                  [=](const CellInfo&, int, int) { return time_us; });
   }
 
-  void failed(std::size_t side, int block, LaunchStatus status, const std::string& reason) {
-    const auto row = store_.begin_launch(plan_.run.id, make_start(plan_.groups.at(side).id, block));
-    store_.finish_launch(row, make_end(status, reason), {});
+  /// On a busy machine: each iteration takes what a rank waits for a core besides.
+  void waited(std::size_t side, int block, double quiet_us, double waited_us) {
+    const auto start = make_start(plan_.groups.at(side).id, block);
+    const auto row = store_.begin_launch(plan_.run.id, start);
+    constexpr int kIterations = 10;
+    auto files = make_records(plan_.cells, start.group_id, start.uuid, 2, kIterations,
+                              [=](const CellInfo&, int, int) { return quiet_us + waited_us; });
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      for (auto& record : files[rank].records)
+        if (auto* cell = std::get_if<CellRecord>(&record))
+          cell->measured.waited_us.assign(kIterations, rank == 0 ? waited_us : 0);
+    auto end = make_end();
+    end.noise_flags_json = kBusy;
+    store_.finish_launch(row, end, files);
   }
+
+  void failed(std::size_t side, int block, LaunchStatus status, const std::string& reason,
+              const std::string& flags = "[]") {
+    const auto row = store_.begin_launch(plan_.run.id, make_start(plan_.groups.at(side).id, block));
+    auto end = make_end(status, reason);
+    end.noise_flags_json = flags;
+    store_.finish_launch(row, end, {});
+  }
+
+  static constexpr const char* kBusy = R"x(["others used the CPUs: 90 % (limit 25 %)"])x";
 
   ProofResult judged() {
     store_.end_run(plan_.run.id, "complete");
@@ -79,6 +100,36 @@ TEST_CASE("a fix that changes nothing is SAME, and one that harms is SLOWER") {
   }
   CHECK(same.judged().verdict == Verdict::same);
   CHECK(harm.judged().verdict == Verdict::slower);
+}
+
+TEST_CASE("what ranks waited for a core proves no fix") {
+  StoredProof explained;
+  StoredProof fixed;
+  for (int block = 0; block < 4; ++block) {
+    explained.waited(kBefore, block, 1000 + block, 3000);
+    explained.waited(kAfter, block, 1000 + block, 100);
+    fixed.waited(kBefore, block, 1000 + block, 300);
+    fixed.waited(kAfter, block, 300 + block, 200);
+  }
+  const auto open = explained.judged();
+  CHECK(open.verdict == Verdict::not_judged);
+  CHECK_THAT(to_text(open), ContainsSubstring("proof: NOT JUDGED") &&
+                                ContainsSubstring("ranks waited for a core 75 % of the time in "
+                                                  "as-it-is, 9 % in as-it-is-fixed"));
+  const auto proved = fixed.judged();
+  CHECK(proved.verdict == Verdict::faster);
+  CHECK_THAT(proved.note, ContainsSubstring("at most 0.5"));
+}
+
+TEST_CASE("launches that a busy machine may have kept from ending prove no fix") {
+  StoredProof proof;
+  for (int block = 0; block < 3; ++block) {
+    proof.failed(kBefore, block, LaunchStatus::timed_out, "no end after 10 s", StoredProof::kBusy);
+    proof.took(kAfter, block, 500);
+  }
+  const auto result = proof.judged();
+  CHECK(result.verdict == Verdict::not_judged);
+  CHECK(result.note == "before, none of 3 launches came to an end within 10 s on a busy machine");
 }
 
 TEST_CASE("launches that never ended before and do after are FASTER, and it is said why") {
@@ -153,6 +204,24 @@ TEST_CASE("the doctor gives no all-clear for backends that did not run") {
   CHECK_THAT(to_text(diagnosis), ContainsSubstring("nothing found that slows it"));
   diagnosis.symptoms.looks.clear();
   CHECK_THAT(to_text(diagnosis), ContainsSubstring("no backend ran in it"));
+}
+
+TEST_CASE("the doctor says what a busy machine keeps it from knowing") {
+  Diagnosis diagnosis;
+  diagnosis.symptoms.profile.name = "single-docker";
+  BackendLook look;
+  look.backend = Backend::mpich;
+  look.failure = "no end after 15 s";
+  look.unjudged = "not judged: no end within 15 s on a busy machine (others used the CPUs)";
+  diagnosis.symptoms.looks.push_back(look);
+  look.failure.clear();
+  look.used = "cma";
+  look.unjudged = "page faults of large calls are not judged: no end within 15 s";
+  diagnosis.symptoms.looks.push_back(look);
+  const auto text = to_text(diagnosis);
+  CHECK_THAT(text, ContainsSubstring("mpich: not judged: no end within 15 s on a busy machine") &&
+                       ContainsSubstring("; page faults of large calls are not judged") &&
+                       !ContainsSubstring("its launch failed"));
 }
 
 TEST_CASE("the doctor says how it knows which way the bytes took") {

@@ -27,6 +27,17 @@ TEST_CASE("a quiet machine flags nothing, whatever the ranks themselves use") {
             .empty());
 }
 
+TEST_CASE("a run that is to begin on a quiet machine waits for one, but not for ever") {
+  NoiseLimits limits;
+  limits.busy = limits.steal = limits.psi_cpu = limits.psi_memory = limits.psi_io = 1;
+  limits.load = 1e9;
+  CHECK(wait_for_quiet(limits, 1, Micros(60e6)).empty());
+  limits.busy = -1;  // beyond which every machine is
+  const auto flags = wait_for_quiet(limits, 1, Micros(150e3));
+  REQUIRE(flags.size() == 1);
+  CHECK_THAT(flags[0], ContainsSubstring("others used the CPUs before the launch"));
+}
+
 TEST_CASE("others' use of the CPUs is told from the ranks' own and from interrupts") {
   const auto flags = noise_flags(before({}), {}, {rank(0.99, 1.0), rank(0.99, 1.0)}, {}, 2);
   REQUIRE(flags.size() == 1);
