@@ -9,6 +9,7 @@
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
+#include "db/own_schema.hpp"
 #include "db/reader.hpp"
 #include "tests/db/synthetic.hpp"
 
@@ -121,6 +122,8 @@ TEST_CASE("a database of the baseline migrates to the shape of a new one") {
   SQLite::Database fresh(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   migrate(fresh, "fresh", current_schema());
   CHECK(shape_of(old) == shape_of(fresh));
+  // Else it would be refused at its next opening.
+  CHECK_NOTHROW(require_own_schema(old, "old", current_schema()));
   CHECK(old.execAndGet("PRAGMA user_version").getInt() == current_schema().version());
 }
 

@@ -17,7 +17,6 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/anonymous.hpp"
-#include "db/connection.hpp"
 #include "tests/db/synthetic.hpp"
 
 namespace dynamiccl::fuzz {
@@ -66,6 +65,15 @@ const std::string& sound_database() {
 
 int few_steps(void* steps) { return ++*static_cast<int*>(steps) > 200 ? 1 : 0; }
 
+/// Not by the functions of the database layer, which are among what is tried.
+std::string in_quotes(const std::string& text, char quote) {
+  std::string result(1, quote);
+  for (const char c : text) result += c == quote ? std::string(2, c) : std::string(1, c);
+  return result + quote;
+}
+std::string as_name(const std::string& name) { return in_quotes(name, '"'); }
+std::string as_text(const std::string& text) { return in_quotes(text, '\''); }
+
 /// The SQL of one line; what does not parse changes nothing.
 std::string sql_of(const std::string& line) {
   const auto tab = std::min(line.find('\t'), line.size());
@@ -73,24 +81,22 @@ std::string sql_of(const std::string& line) {
   const std::string body = tab < line.size() ? line.substr(tab + 1) : "";
   switch (line.front()) {
     case 'v':
-      return "CREATE VIEW " + quoted_name(name) + " AS " + body;
+      return "CREATE VIEW " + as_name(name) + " AS " + body;
     case 't':
-      return "CREATE TRIGGER " + quoted_name(name) + " AFTER UPDATE ON meta BEGIN " + body +
-             "; END";
+      return "CREATE TRIGGER " + as_name(name) + " AFTER UPDATE ON meta BEGIN " + body + "; END";
     case 'g':
-      return "ALTER TABLE run ADD COLUMN " + quoted_name(name) + " TEXT AS (" + body + ")";
+      return "ALTER TABLE run ADD COLUMN " + as_name(name) + " TEXT AS (" + body + ")";
     case 'x':
-      return "CREATE INDEX " + quoted_name(name) + " ON run(" + body + ")";
+      return "CREATE INDEX " + as_name(name) + " ON run(" + body + ")";
     case 'a':
-      return "CREATE TABLE " + quoted_name(name) + " (" + body + ")";
+      return "CREATE TABLE " + as_name(name) + " (" + body + ")";
     case 'o':
-      return "INSERT INTO sqlite_master VALUES ('view', " + quoted_text(name) + ", 'run', 0, " +
-             quoted_text(body) + ")";
+      return "INSERT INTO sqlite_master VALUES ('view', " + as_text(name) + ", 'run', 0, " +
+             as_text(body) + ")";
     case 'm':
-      return "INSERT OR REPLACE INTO meta VALUES (" + quoted_text(name) + ", " + quoted_text(body) +
-             ")";
+      return "INSERT OR REPLACE INTO meta VALUES (" + as_text(name) + ", " + as_text(body) + ")";
     case 'n':
-      return "UPDATE run SET name = " + quoted_text(name);
+      return "UPDATE run SET name = " + as_text(name);
     case 'u':
       return "PRAGMA user_version = " + name;
     default:
@@ -107,8 +113,13 @@ void make_foreign(const std::string& path, const std::string& input) {
   sqlite3_limit(db.getHandle(), SQLITE_LIMIT_LENGTH, 1'000'000);
   sqlite3_progress_handler(db.getHandle(), 1000, few_steps, &steps);
   db.tryExec("PRAGMA writable_schema = ON");
-  for (const auto& line : split(input, '\n'))
+  for (auto line : split(input, '\n')) {
+    // What an input can try to write into, wherever it lies.
+    constexpr std::string_view kOther = "other.sqlite";
+    if (const auto at = line.find(kOther); at != std::string::npos)
+      line.replace(at, kOther.size(), in_scratch(std::string(kOther)));
     if (!line.empty()) db.tryExec(sql_of(line));
+  }
 }
 
 /// Of statements that were made here; the input's own were run by another connection.
