@@ -136,7 +136,7 @@ class Replay {
   Replay(const World& world, const JobKind& kind, std::uint64_t seed)
       : world_(world), kind_(kind), seed_(seed) {
     if (mkdtemp(folder_.data()) == nullptr) throw Error(ErrorKind::environment, folder_);
-    for (auto& rank : ranks_) rank = std::make_unique<Member>(region(), 0);
+    for (auto& rank : ranks_) rank = std::make_unique<Member>(region());
     FastRandom random(seed);
     pace_ = static_cast<std::size_t>(random.uniform() * static_cast<double>(world.paces.size()));
     shift_ = static_cast<std::size_t>(random.uniform() * 1000);
