@@ -134,20 +134,20 @@ TEST_CASE("a stored launch is replayed from what was recorded, and compared with
 
 TEST_CASE("a variable that is gone or new is said and set back for a replay") {
   const Program program;
-  setenv("GLOO_TEST_SETTING", "then", 1);
+  setenv("NCCL_ALGO", "then", 1);
   REQUIRE(program.run(with(kSmallRun, {"--set", "protocol.launches=1"})).exit_code == 0);
-  unsetenv("GLOO_TEST_SETTING");
-  setenv("UCX_TEST_SETTING", "now", 1);
+  unsetenv("NCCL_ALGO");
+  setenv("UCX_TLS", "now", 1);
   const auto replay = program.run({"replay", "last"});
-  unsetenv("UCX_TEST_SETTING");
+  unsetenv("UCX_TLS");
   INFO(replay.err);
   REQUIRE(replay.exit_code == 0);
-  CHECK(contains(replay.out, "GLOO_TEST_SETTING"));
-  CHECK(contains(replay.out, "UCX_TEST_SETTING"));
+  CHECK(contains(replay.out, "NCCL_ALGO"));
+  CHECK(contains(replay.out, "UCX_TLS"));
   const auto variables = nlohmann::json::parse(
       program.value("SELECT environment_json FROM launch ORDER BY id DESC").get<std::string>());
-  CHECK(variables["GLOO_TEST_SETTING"] == "then");
-  CHECK_FALSE(variables.contains("UCX_TEST_SETTING"));
+  CHECK(variables["NCCL_ALGO"] == "then");
+  CHECK_FALSE(variables.contains("UCX_TLS"));
 }
 
 TEST_CASE("a launch that does not exist cannot be replayed") {
