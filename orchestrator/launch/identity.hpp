@@ -11,7 +11,7 @@ std::string random_uuid();
 /// Version, source revision and "dirty" when the tree had changes: "0.1.0 (1a2b3c4d5e6f, dirty)".
 std::string tool_version();
 
-/// Compiler and flags class of this build: "GNU 12.2.0, RelWithDebInfo".
+/// Compiler and flags class of this build: "GNU 12.2.0, Release".
 std::string build_description();
 
 /// What `--version` prints: version and build, then which workers, trainers and other parts lie
