@@ -33,7 +33,7 @@
 #include "reports/model/table_view.hpp"
 #include "tuner/agents/kernel_means.hpp"
 #include "tuner/agents/policy_agent.hpp"
-#include "tuner/policy/policy_file.hpp"
+#include "tuner/agents/policy_file.hpp"
 
 using namespace dynamiccl;
 

@@ -7,7 +7,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "db/store.hpp"
 #include "orchestrator/launch/record_server.hpp"
-#include "workers/record_link.hpp"
+#include "workers/run/record_link.hpp"
 
 // How fast a launch's records become rows: indexes, foreign keys, statistics and the commit to disk
 // included. The bar is 500,000 sample rows per second.

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "tuner/control/leader.hpp"
-#include "tuner/nccl/nccl_tuner_abi.hpp"
+#include "plugin/agreement/leader.hpp"
+#include "plugin/tuner/nccl_tuner_abi.hpp"
 
 namespace {
 

@@ -29,12 +29,12 @@
 #include <string>
 #include <vector>
 
+#include "core/statistics/fast_random.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
-#include "tuner/control/member.hpp"
+#include "plugin/agreement/member.hpp"
 #include "tuner/export/export.hpp"
-#include "tuner/nccl/online_learner.hpp"
-#include "tuner/simulator/fast_random.hpp"
+#include "tuner/online/online_learner.hpp"
 
 using namespace dynamiccl;
 

@@ -14,8 +14,8 @@
 #include "benchmarks/workers/other_load.hpp"
 #include "benchmarks/workers/watched_key.hpp"
 #include "tuner/trigger/latency_trace.hpp"
-#include "workers/backend_table.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
+#include "workers/run/backend_table.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "workers/collectives/sum.hpp"
-#include "workers/measure/data.hpp"
+#include "workers/data/data.hpp"
 
 // What a worker does to the data itself, between and inside the timed calls: making an input,
 // comparing a result element by element, adding two buffers. Bytes per second of the buffer.

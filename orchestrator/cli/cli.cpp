@@ -23,7 +23,7 @@
 #include "db/usual_db.hpp"
 #include "orchestrator/cli/commands_page.hpp"
 #include "orchestrator/cli/help_lines.hpp"
-#include "orchestrator/cli/started_as.hpp"
+#include "orchestrator/cli/verbs/started_as.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"

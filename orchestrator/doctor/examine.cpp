@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "containers/command.hpp"
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/parsed_json.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_session.hpp"
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/profile.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "containers/cluster/cluster_environment.hpp"
 #include "containers/command.hpp"
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "orchestrator/launch/identity.hpp"

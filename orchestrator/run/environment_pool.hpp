@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 
 namespace dynamiccl {
 

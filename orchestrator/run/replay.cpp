@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"

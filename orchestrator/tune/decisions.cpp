@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "orchestrator/tune/tuning.hpp"
+#include "tuner/agents/policy_file.hpp"
 #include "tuner/job/decision_record.hpp"
-#include "tuner/policy/policy_file.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -8,13 +8,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/statistics/fast_random.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/tune/set_comparison.hpp"
 #include "tuner/export/mpi_export.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
 namespace {

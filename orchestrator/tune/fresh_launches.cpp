@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "tuner/simulator/fast_random.hpp"
+#include "core/statistics/fast_random.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "reports/model/table_view.hpp"
-#include "tuner/agents/advice.hpp"
+#include "tuner/state/published_scaling.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {

@@ -12,7 +12,7 @@
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
-#include "tuner/policy/policy_file.hpp"
+#include "tuner/agents/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/table/table.hpp"

@@ -19,7 +19,7 @@ kAllReduce, kAlgorithms, kProtocols, kMebibyte = 4, 7, 3, 1 << 20
 
 
 class PluginV5(ctypes.Structure):
-    """ncclTuner_v5_t, as tuner/nccl/nccl_tuner_abi.hpp has it."""
+    """ncclTuner_v5_t, as plugin/tuner/nccl_tuner_abi.hpp has it."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -33,7 +33,7 @@ class PluginV5(ctypes.Structure):
 
 
 class Region:
-    """What another process of this user can write to a communicator's file (tuner/control/region.hpp, version 1)."""
+    """What another process of this user can write to a communicator's file (plugin/agreement/region.hpp, version 1)."""
 
     kRanks, kWord, kTables, kTableBytes, kSlots, kSlotBytes, kAcked = 12, 64, 192, 976, 2176, 5824, 8
     kFunctions, kBins, kLanes = 5, 48, (1, 2, 3, 5)

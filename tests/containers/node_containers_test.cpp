@@ -12,8 +12,8 @@
 
 #include "containers/cluster/node_latency.hpp"
 #include "containers/cluster/slurm.hpp"
-#include "containers/environment.hpp"
 #include "containers/held_command.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/containers/near_hosts.hpp"
 

@@ -14,10 +14,10 @@
 
 #include "containers/command.hpp"
 #include "containers/engine_choice.hpp"
-#include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "containers/paths.hpp"
 #include "containers/private_engine.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {

@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"
 

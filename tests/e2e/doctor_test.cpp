@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "tuner/nccl/nccl_tuner_abi.hpp"
-#include "workers/profiler/nccl_profiler_abi.hpp"
+#include "plugin/profiler/nccl_profiler_abi.hpp"
+#include "plugin/tuner/nccl_tuner_abi.hpp"
 
 namespace dynamiccl::testing {
 

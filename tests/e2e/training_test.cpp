@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "core/wire/record_frames.hpp"
+#include "plugin/agreement/region.hpp"
 #include "tests/fuzz/wire_targets.hpp"
-#include "tuner/control/region.hpp"
 
 namespace dynamiccl::fuzz {
 namespace {

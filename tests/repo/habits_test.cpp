@@ -127,8 +127,8 @@ std::vector<std::string> that_name_methods(const std::vector<SourceFile>& files)
 
 /// Where a backend may be named: its tables, and code that is about one library alone.
 constexpr std::array kNamesBackends{
-    "core/vocabulary/vocabulary.hpp", "core/vocabulary/backend.hpp", "workers/backend_table.cpp",
-    "orchestrator/launch/launcher.cpp",
+    "core/vocabulary/vocabulary.hpp", "core/vocabulary/backend.hpp",
+    "workers/run/backend_table.cpp", "orchestrator/launch/launcher.cpp",
     // By whom a method, a cause or a pair of nodes is measured, in order of preference.
     "core/training/training_method.hpp", "orchestrator/doctor/causes.cpp",
     "orchestrator/doctor/preflight.hpp", "orchestrator/doctor/preflight.cpp",
@@ -141,7 +141,7 @@ constexpr std::array kNamesBackends{
     "orchestrator/doctor/network_causes.cpp", "orchestrator/tune/job/job_files.cpp",
     "orchestrator/tune/job/job_tuning.cpp", "profiles/detect/regime_links.cpp",
     "reports/queries/choices/floor.cpp", "reports/queries/training/ps_against_ring.cpp",
-    "tuner/job/job_facts.cpp", "tuner/nccl/online_learner.cpp",
+    "tuner/job/job_facts.cpp", "tuner/online/online_learner.cpp",
     // MPICH's way to give up.
     "orchestrator/doctor/memory_causes.cpp",
     // What the simulator knows of each.
@@ -262,7 +262,8 @@ TEST_CASE("no file holds what a merge left to be decided") {
   std::vector<std::string> found;
   for (const auto& file : source_files(
            {"benchmarks", "cmake", "containers", "core", "db", "docs", "experiments",
-            "orchestrator", "profiles", "reports", "scripts", "tests", "tuner", "workers"},
+            "orchestrator", "plugin", "profiles", "reports", "scripts", "tests", "tuner",
+            "workers"},
            {".cpp", ".hpp", ".cu", ".cmake", ".txt", ".md", ".sh", ".py", ".sql", ".toml"}))
     for (const char* marker : {"\n<<<<<<< ", "\n>>>>>>> "})
       if (file.text.find(marker) != std::string::npos) found.push_back(file.path);

@@ -10,6 +10,7 @@
 #include "tuner/action/spaces.hpp"
 #include "tuner/agents/bandit.hpp"
 #include "tuner/agents/narrowing.hpp"
+#include "tuner/state/published_scaling.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/state_from_training.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "tuner/action/spaces.hpp"
 #include "tuner/agents/policy_agent.hpp"
-#include "tuner/policy/policy_file.hpp"
+#include "tuner/agents/policy_file.hpp"
 #include "tuner/search/search.hpp"
 
 using namespace dynamiccl;

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "core/statistics/fast_random.hpp"
 #include "tuner/action/spaces.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

@@ -1,11 +1,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "tuner/agents/advice.hpp"
 #include "tuner/simulator/fit.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
 #include "tuner/state/feature_sources.hpp"
+#include "tuner/state/published_scaling.hpp"
 
 using namespace dynamiccl;
 

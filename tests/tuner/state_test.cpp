@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "core/vocabulary/text.hpp"
-#include "tuner/policy/policy_features.hpp"
+#include "tuner/agents/policy_features.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
 #include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"

@@ -3,9 +3,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
+#include "core/statistics/fast_random.hpp"
 #include "tuner/action/spaces.hpp"
 #include "tuner/agents/agent.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 using namespace dynamiccl;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/workers/world.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 
 using namespace dynamiccl;
 using dynamiccl::testing::world;

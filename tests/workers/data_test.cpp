@@ -1,4 +1,4 @@
-#include "workers/measure/data.hpp"
+#include "workers/data/data.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "workers/record_writer.hpp"
+#include "workers/run/record_writer.hpp"
 
 #include <unistd.h>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tests/workers/world.hpp"
-#include "workers/backend_table.hpp"
+#include "workers/run/backend_table.hpp"
 
 namespace {
 

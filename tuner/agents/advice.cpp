@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "tuner/state/published_scaling.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -255,21 +255,6 @@ double usual_channels(const Task& task) {
 }
 
 }  // namespace
-
-double published_intensity_split() {
-  constexpr int kPublishedTokens = 128;
-  static const double split =
-      std::sqrt(facts_of(TrainingModel::bert_base, kPublishedTokens).intensity() *
-                facts_of(TrainingModel::resnet50, kPublishedTokens).intensity());
-  return split;
-}
-
-double usual_c2c() { return 2.0 / (64 * published_intensity_split()); }
-
-bool scales_by_itself(const State& state, int ranks) {
-  return state.model_intensity && *state.model_intensity >= published_intensity_split() &&
-         ranks >= 32 && state.local_batch.value_or(0) >= 64;
-}
 
 ArmTraits traits_of(const ActionSpace& space, const Action& action, double usual_channels) {
   ArmTraits traits;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "core/statistics/fast_random.hpp"
 #include "tuner/agents/belief_memory.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
 

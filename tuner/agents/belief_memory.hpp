@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/statistics/fast_random.hpp"
 #include "tuner/agents/belief.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
 

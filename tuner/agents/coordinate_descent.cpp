@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/statistics/fast_random.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "tuner/agents/arm_history.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
 namespace {

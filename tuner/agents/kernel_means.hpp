@@ -3,8 +3,8 @@
 #include <map>
 #include <vector>
 
+#include "core/statistics/fast_random.hpp"
 #include "tuner/agents/agent.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
 

@@ -3,8 +3,8 @@
 #include <Eigen/Core>
 #include <vector>
 
-#include "tuner/policy/network.hpp"
-#include "tuner/policy/policy_features.hpp"
+#include "tuner/agents/policy_features.hpp"
+#include "tuner/agents/policy_network.hpp"
 
 namespace dynamiccl {
 

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "tuner/agents/online_update.hpp"
-#include "tuner/policy/policy_features.hpp"
-#include "tuner/policy/policy_file.hpp"
+#include "tuner/agents/policy_features.hpp"
+#include "tuner/agents/policy_file.hpp"
 
 namespace dynamiccl {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tuner/simulator/fast_random.hpp"
+#include "core/statistics/fast_random.hpp"
 
 namespace dynamiccl {
 

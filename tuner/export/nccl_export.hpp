@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tuner/control/call_table.hpp"
+#include "plugin/agreement/call_table.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {

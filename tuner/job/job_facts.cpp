@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "core/vocabulary/file_text.hpp"
+#include "plugin/agreement/call_table.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/probes/one_host.hpp"
 #include "profiles/detect/regime_links.hpp"
-#include "tuner/control/call_table.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {

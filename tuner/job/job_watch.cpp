@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/statistics/statistics.hpp"
-#include "tuner/control/region.hpp"
+#include "plugin/agreement/region.hpp"
 
 namespace dynamiccl {
 namespace {

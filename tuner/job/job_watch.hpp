@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tuner/control/call_stream.hpp"
+#include "plugin/agreement/call_stream.hpp"
 #include "tuner/job/step_rhythm.hpp"
 
 namespace dynamiccl {

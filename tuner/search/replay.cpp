@@ -12,9 +12,9 @@
 #include <numeric>
 #include <thread>
 
+#include "core/statistics/fast_random.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/usable_cores.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
 namespace {

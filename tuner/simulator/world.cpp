@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/vocabulary/backend.hpp"
-#include "tuner/agents/advice.hpp"
 #include "tuner/simulator/tiers.hpp"
+#include "tuner/state/published_scaling.hpp"
 #include "tuner/state/wire_fraction.hpp"
 
 namespace dynamiccl {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/statistics/fast_random.hpp"
 #include "tuner/simulator/arm_model.hpp"
-#include "tuner/simulator/fast_random.hpp"
 #include "tuner/state/state.hpp"
 #include "tuner/state/task_key.hpp"
 

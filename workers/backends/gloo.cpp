@@ -24,10 +24,10 @@
 
 #include "core/wire/record.hpp"
 #include "profiles/detect/network_interface.hpp"
-#include "workers/backend_table.hpp"
+#include "workers/clock.hpp"
 #include "workers/collectives/sum.hpp"
-#include "workers/measure/clock.hpp"
-#include "workers/record_link.hpp"
+#include "workers/run/backend_table.hpp"
+#include "workers/run/record_link.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "workers/backend_table.hpp"
 #include "workers/backends/mpi_algorithms.hpp"
 #include "workers/backends/mpi_finish.hpp"
 #include "workers/backends/mpi_threads.hpp"
 #include "workers/backends/mpi_types.hpp"
 #include "workers/device/device.hpp"
+#include "workers/run/backend_table.hpp"
 
 namespace dynamiccl {
 namespace {

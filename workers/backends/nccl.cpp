@@ -8,10 +8,10 @@
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/file_text.hpp"
-#include "workers/backend_table.hpp"
 #include "workers/backends/nccl_log.hpp"
+#include "workers/clock.hpp"
 #include "workers/device/cuda_check.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/run/backend_table.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {

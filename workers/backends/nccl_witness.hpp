@@ -13,7 +13,7 @@ namespace dynamiccl {
 /// Our plugin beside this program, which profiles and tunes NCCL.
 std::string plugin_path();
 
-/// Our profiler plugin (workers/profiler) as a witness of what NCCL applies to a call. Loaded
+/// Our profiler plugin (plugin/profiler) as a witness of what NCCL applies to a call. Loaded
 /// unless DYNAMICCL_NCCL_PROFILER=0 forbids it or another profiler is set; it looks on while a
 /// cell's first, untimed call runs, and is off while cells are timed.
 class NcclWitness {

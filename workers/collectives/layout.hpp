@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/wire/run_config.hpp"
+#include "workers/data/data.hpp"
 #include "workers/library_calls.hpp"
-#include "workers/measure/data.hpp"
 
 namespace dynamiccl {
 

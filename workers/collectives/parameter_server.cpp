@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "workers/clock.hpp"
 #include "workers/collectives/sum.hpp"
-#include "workers/measure/clock.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {

@@ -2,10 +2,10 @@
 
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
+#include "workers/data/data_hash.hpp"
 #include "workers/device/cuda_check.hpp"
 #include "workers/device/device.hpp"
 #include "workers/device/kernels.hpp"
-#include "workers/measure/data_hash.hpp"
 
 namespace dynamiccl {
 namespace {

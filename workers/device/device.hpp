@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/measure/data.hpp"
+#include "workers/data/data.hpp"
 
 namespace dynamiccl {
 

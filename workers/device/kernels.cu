@@ -1,5 +1,5 @@
 #include "workers/device/kernels.hpp"
-#include "workers/measure/data_hash.hpp"
+#include "workers/data/data_hash.hpp"
 
 namespace dynamiccl::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/measure/fault.hpp"
 #include "workers/measure/memory_watch.hpp"
 

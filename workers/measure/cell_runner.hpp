@@ -7,9 +7,9 @@
 #include "core/wire/run_config.hpp"
 #include "workers/collectives/operations.hpp"
 #include "workers/communicator.hpp"
+#include "workers/data/data.hpp"
 #include "workers/measure/cell_memory.hpp"
 #include "workers/measure/core_wait.hpp"
-#include "workers/measure/data.hpp"
 
 namespace dynamiccl {
 

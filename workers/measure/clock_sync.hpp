@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "core/wire/record.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/messages.hpp"
 
 namespace dynamiccl {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <limits>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 
 namespace dynamiccl {
 namespace {

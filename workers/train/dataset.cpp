@@ -11,7 +11,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
-#include "workers/measure/data_hash.hpp"
+#include "workers/data/data_hash.hpp"
 
 namespace dynamiccl {
 namespace {

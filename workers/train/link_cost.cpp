@@ -9,7 +9,7 @@
 #include <random>
 
 #include "core/statistics/statistics.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/gradient_exchange.hpp"
 #include "workers/train/exchange/lanes.hpp"

@@ -9,7 +9,7 @@ namespace dynamiccl {
 
 /// Ends what it owns unless an error is ending the cell: messages that were started then may still
 /// be under way, and the library reads and writes their buffers until the process ends, which it
-/// does next (workers/main.cpp).
+/// does next (workers/run/main.cpp).
 struct UnlessFailing {
   template <class T>
   void operator()(T* object) const {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"

@@ -6,8 +6,8 @@
 #include "core/vocabulary/json.hpp"
 #include "core/wire/record.hpp"
 #include "profiles/detect/gpu_telemetry.hpp"
+#include "workers/clock.hpp"
 #include "workers/device/device.hpp"
-#include "workers/measure/clock.hpp"
 
 namespace dynamiccl {
 

@@ -16,7 +16,7 @@
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/state_from_training.hpp"
 #include "tuner/table/table.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/channel_share.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "workers/clock.hpp"
 #include "workers/collectives/sum.hpp"
-#include "workers/measure/clock.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/vocabulary/usable_cores.hpp"
 #include "profiles/detect/network_interface.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/standing.hpp"
 #include "workers/train/carrier.hpp"

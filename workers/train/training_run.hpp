@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "workers/training.hpp"
+#include "workers/run/training.hpp"
 
 namespace dynamiccl {
 

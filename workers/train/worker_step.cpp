@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/standing.hpp"
 
 namespace dynamiccl {

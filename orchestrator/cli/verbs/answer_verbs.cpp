@@ -11,7 +11,7 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "db/reader.hpp"
-#include "orchestrator/cli/started_as.hpp"
+#include "orchestrator/cli/verbs/started_as.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/run/console.hpp"
 #include "reports/queries/no_rows.hpp"

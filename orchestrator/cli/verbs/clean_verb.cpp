@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "containers/cluster/slurm.hpp"
-#include "containers/environment.hpp"
 #include "containers/shared_memory.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"

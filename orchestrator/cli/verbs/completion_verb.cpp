@@ -7,7 +7,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
-#include "orchestrator/cli/completion.hpp"
+#include "orchestrator/cli/verbs/completion.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "reports/model/table_view.hpp"

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "containers/environment.hpp"
 #include "containers/image.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/parsed_json.hpp"

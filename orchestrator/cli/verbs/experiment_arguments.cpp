@@ -7,13 +7,13 @@
 #include <set>
 
 #include "containers/command.hpp"
-#include "containers/environment.hpp"
 #include "containers/image.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
-#include "orchestrator/cli/started_as.hpp"
+#include "orchestrator/cli/verbs/started_as.hpp"
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"

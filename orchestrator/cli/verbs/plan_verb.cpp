@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "core/vocabulary/usable_cores.hpp"
-#include "orchestrator/cli/plan_printer.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/plan_printer.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"

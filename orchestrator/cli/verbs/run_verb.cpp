@@ -5,7 +5,7 @@
 #include <memory>
 #include <system_error>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
@@ -16,9 +16,9 @@
 #include "core/vocabulary/units.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"
-#include "orchestrator/cli/started_as.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
+#include "orchestrator/cli/verbs/started_as.hpp"
 #include "orchestrator/cli/verbs/unfinished_run.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"

@@ -10,7 +10,7 @@
 #include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "reports/render/render.hpp"
-#include "tuner/policy/policy_file.hpp"
+#include "tuner/agents/policy_file.hpp"
 
 namespace dynamiccl {
 AgentOptions agent_options(const TuneArguments& arguments) {

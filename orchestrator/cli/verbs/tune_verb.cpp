@@ -5,7 +5,7 @@
 #include <memory>
 #include <set>
 
-#include "containers/environment.hpp"
+#include "containers/start/environment.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/counted.hpp"
@@ -35,7 +35,7 @@
 #include "tuner/action/reach.hpp"
 #include "tuner/agents/advice.hpp"
 #include "tuner/agents/policy_agent.hpp"
-#include "tuner/policy/policy_file.hpp"
+#include "tuner/agents/policy_file.hpp"
 
 namespace dynamiccl {
 namespace {

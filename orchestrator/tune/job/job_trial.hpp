@@ -10,7 +10,7 @@
 #include "orchestrator/run/held_folder.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
-#include "tuner/nccl/job_leader.hpp"
+#include "tuner/online/job_leader.hpp"
 
 namespace dynamiccl {
 

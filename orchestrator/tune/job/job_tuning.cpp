@@ -19,8 +19,8 @@
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/meeting_folder.hpp"
 #include "profiles/detect/probes/one_host.hpp"
+#include "tuner/agents/policy_file.hpp"
 #include "tuner/export/one_host.hpp"
-#include "tuner/policy/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/state_from_regime.hpp"
 

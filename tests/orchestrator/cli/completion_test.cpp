@@ -1,4 +1,4 @@
-#include "orchestrator/cli/completion.hpp"
+#include "orchestrator/cli/verbs/completion.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

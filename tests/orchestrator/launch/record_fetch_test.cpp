@@ -13,7 +13,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/wire/record_frames.hpp"
-#include "workers/record_link.hpp"
+#include "workers/run/record_link.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

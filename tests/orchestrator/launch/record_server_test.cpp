@@ -1,4 +1,4 @@
-// Ranks' end (workers/record_link) and the orchestrator's meet here over real sockets.
+// Ranks' end (workers/run/record_link) and the orchestrator's meet here over real sockets.
 #include "orchestrator/launch/record_server.hpp"
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 #include "core/wire/decisions_file.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
-#include "workers/record_link.hpp"
+#include "workers/run/record_link.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "orchestrator/cli/plan_printer.hpp"
+#include "orchestrator/cli/verbs/plan_printer.hpp"
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"

@@ -8,13 +8,13 @@
 #include <numbers>
 #include <sstream>
 
+#include "core/statistics/fast_random.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
 #include "tuner/export/export.hpp"
 #include "tuner/export/mpi_export.hpp"
-#include "tuner/simulator/fast_random.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

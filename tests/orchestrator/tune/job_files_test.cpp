@@ -6,8 +6,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
 
+#include "plugin/agreement/call_table.hpp"
 #include "tests/containers/support.hpp"
-#include "tuner/control/call_table.hpp"
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;

@@ -7,7 +7,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 
-#include "tuner/nccl/nccl_tuner_abi.hpp"
+#include "plugin/tuner/nccl_tuner_abi.hpp"
 #include "workers/backends/nccl_call_tuner.hpp"
 
 using namespace dynamiccl;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/train/compression/worker_codec.hpp"
 #include "workers/train/exchange/reducer.hpp"
 

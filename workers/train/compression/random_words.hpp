@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "workers/measure/data_hash.hpp"
+#include "workers/data/data_hash.hpp"
 
 namespace dynamiccl {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "workers/clock.hpp"
 #include "workers/device/device.hpp"
-#include "workers/measure/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/exchange/gpu_pushes.hpp"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <numeric>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/train/exchange/reducers.hpp"
 #include "workers/train/exchange/staged.hpp"
 #include "workers/train/tensor_memory.hpp"

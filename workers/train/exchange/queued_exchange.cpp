@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/train/exchange/gradient_exchange.hpp"
 
 namespace dynamiccl {

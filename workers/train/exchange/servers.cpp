@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/exchange/gpu_server.hpp"
 #include "workers/train/exchange/gradient_server.hpp"

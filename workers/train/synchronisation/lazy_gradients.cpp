@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "workers/clock.hpp"
 #include "workers/collectives/sum.hpp"
-#include "workers/measure/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/synchronisation/message_buffers.hpp"

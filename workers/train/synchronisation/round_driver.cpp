@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 #include "workers/train/outliving.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/vocabulary/error.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/tags.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "tests/workers/train/idle_communicator.hpp"
 #include "tests/workers/train/thread_network.hpp"
-#include "workers/measure/clock.hpp"
+#include "workers/clock.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 using namespace dynamiccl;

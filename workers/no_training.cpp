@@ -1,7 +1,0 @@
-#include "workers/training.hpp"
-
-namespace dynamiccl {
-
-MakeTraining training_maker() { return nullptr; }
-
-}  // namespace dynamiccl
