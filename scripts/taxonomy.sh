@@ -1,5 +1,5 @@
 #!/bin/sh
-# docs/taxonomy.md from profiles/published/taxonomy.txt: scripts/taxonomy.sh > docs/taxonomy.md
+# Prints profiles/published/taxonomy.txt as Markdown: what the surveys name and what of it runs here.
 set -eu
 cd "$(dirname "$0")/.."
 awk -F' *[|] *' '

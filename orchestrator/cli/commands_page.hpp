@@ -5,7 +5,7 @@
 
 namespace dynamiccl {
 
-/// docs/commands.md: every verb of the command table with its arguments and options, so that a new
+/// `help --markdown`: every verb of the command table with its arguments and options, so that a new
 /// one is documented without further work.
 std::string commands_markdown(const CLI::App& app);
 

@@ -27,7 +27,7 @@ const TableKeys& training_work_keys();
 /// range (expressions, the lists of a [[zip]]) only the reader checks.
 nlohmann::ordered_json experiment_schema();
 
-/// The reference page of keys, Markdown: docs/experiment-keys.md.
+/// The reference page of keys in Markdown, which `schema --markdown` prints.
 std::string experiment_keys_page();
 
 }  // namespace dynamiccl

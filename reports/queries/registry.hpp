@@ -43,7 +43,7 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
 /// @throws Error(input) as named_query and Reader::query, also when rows are to be chosen from SQL
 Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope);
 
-/// docs/queries.md: every query by theme, with its columns.
+/// `query --markdown`: every query by theme, with its columns.
 std::string queries_markdown();
 
 }  // namespace dynamiccl

@@ -33,9 +33,9 @@ int column_of(std::string_view name) {
   return -1;
 }
 
-/// Cells of the table under a heading of docs/state-features.md, without its head.
+/// Cells of the table under a heading of docs/reference/state-features.md, without its head.
 std::vector<std::vector<std::string>> document_rows(const std::string& heading) {
-  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/state-features.md");
+  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/reference/state-features.md");
   std::vector<std::vector<std::string>> rows;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
@@ -82,7 +82,7 @@ TEST_CASE("the document says of each feature where a live run gets it from", "[E
     CHECK((source.training.empty() || source.tune.empty()) == !source.absent.empty());
     CHECK(!source.known(State{}));
   }
-  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/state-features.md");
+  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/reference/state-features.md");
   std::ostringstream page;
   page << file.rdbuf();
   // `dynamiccl schema --features` prints it.

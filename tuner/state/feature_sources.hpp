@@ -23,7 +23,7 @@ struct FeatureSource {
 
 std::span<const FeatureSource> feature_sources();
 
-/// The table as Markdown, for docs/state-features.md.
+/// The table as Markdown, for docs/reference/state-features.md.
 std::string feature_sources_page();
 
 }  // namespace dynamiccl

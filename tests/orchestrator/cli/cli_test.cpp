@@ -111,12 +111,9 @@ TEST_CASE("the help of every verb fits 100 columns, or the terminal") {
   CHECK(widest_line(on_terminal(140, "run --help")) > 100);
 }
 
-TEST_CASE("docs/commands.md is what the program prints, and has every verb and option") {
+TEST_CASE("the printed page of commands has every verb and option") {
   const auto page = run({"help", "--markdown"});
   CHECK(page.exit_code == 0);
-  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/commands.md");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  CHECK(text == page.out);
   // What a shell is offered comes from the same command table by another way.
   const auto offered = [](const std::string& verb, const std::string& word) {
     std::vector<std::string> words{"completion", "--index", verb.empty() ? "1" : "2", "--",
@@ -138,6 +135,30 @@ TEST_CASE("docs/commands.md is what the program prints, and has every verb and o
     CHECK_FALSE(options.empty());
     for (const auto& option : options) CHECK(section.find(option) != std::string::npos);
   }
+}
+
+TEST_CASE("the index of experiments names every file with its question and what it needs") {
+  const auto page = run({"experiments", "--markdown"});
+  CHECK(page.exit_code == 0);
+  INFO("make it anew: dynamiccl experiments --markdown > experiments/README.md");
+  std::ifstream file(DYNAMICCL_SOURCE_DIR "/experiments/README.md");
+  CHECK(std::string{std::istreambuf_iterator<char>(file), {}} == page.out);
+  const auto text = run({"experiments"});
+  CHECK(text.exit_code == 0);
+  CHECK(widest_line(text.out) <= 100);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(DYNAMICCL_SOURCE_DIR "/experiments")) {
+    const auto name = entry.path().filename().string();
+    if (entry.path().extension() != ".toml") continue;
+    INFO(name);
+    const auto line = page.out.find("| [" + name + "](");
+    REQUIRE(line != std::string::npos);
+    CHECK(page.out.find("| [" + name + "](" + name + ") |  |") == std::string::npos);
+    CHECK(text.out.find(name) != std::string::npos);
+  }
+  CHECK(text.out.find("quickstart.toml  (") != std::string::npos);
+  CHECK(text.out.find("needs libtorch") != std::string::npos);
+  CHECK(text.out.find("GPUs for up to 2 ranks") != std::string::npos);
 }
 
 TEST_CASE("the version says what lies beside the program") {

@@ -345,15 +345,13 @@ TEST_CASE("schema and program ask for the same names and axes") {
   both_refuse(many);
 }
 
-TEST_CASE("the schema file for editors and the page of keys are what the program prints") {
+TEST_CASE("the schema file for editors is what the program prints, and the page has every table") {
   {
     INFO("make it anew: dynamiccl schema > experiments/experiment.schema.json");
     CHECK(read_input_file(DYNAMICCL_SOURCE_DIR "/experiments/experiment.schema.json") ==
           experiment_schema().dump(2) + "\n");
   }
-  INFO("make it anew: dynamiccl schema --markdown > docs/experiment-keys.md");
-  const std::string page = read_input_file(DYNAMICCL_SOURCE_DIR "/docs/experiment-keys.md");
-  CHECK(page == experiment_keys_page() + "\n");
+  const std::string page = experiment_keys_page();
   for (const char* heading : {"## [protocol]", "## [[work]] with `training`", "## [profile.NAME]",
                               "## [knobs.BACKEND.malloc]", "## [tune]"})
     CHECK(page.find(std::string(heading) + "\n") != std::string::npos);

@@ -93,7 +93,7 @@ TEST_CASE("every name of the checklist's catalogue rows is a row of the taxonomy
   std::set<std::string> known;
   for (const auto& row : taxonomy_rows()) known.insert(row.name);
   std::size_t looked_for = 0;
-  for (const auto& line : split(read_input_file(kRoot + "/docs/requirements.md"), '\n')) {
+  for (const auto& line : split(read_input_file(kRoot + "/docs/reference/requirements.md"), '\n')) {
     const auto parts = split(line, '|');
     if (parts.size() < 5) continue;
     const std::string text(trim(parts[2]));
@@ -141,7 +141,7 @@ TEST_CASE("what surveys name outside their catalogues is a row of the taxonomy",
 TEST_CASE("the matrices of tiers and of topologies are the published ones", "[F-11][F-17]") {
   const std::string figures = kRoot + "/profiles/published/figures.toml";
   const auto published = parse_toml(read_input_file(figures), figures);
-  const std::string page = read_input_file(kRoot + "/docs/taxonomy.md");
+  const std::string page = printed_by("sh " + kRoot + "/scripts/taxonomy.sh");
   for (const auto& [table, columns] : std::map<std::string, std::vector<std::string>>{
            {"decision_matrix", {"tier", "bsp", "local", "ps_async", "gossip", "three_d"}},
            {"topology_suitability",
@@ -191,8 +191,7 @@ TEST_CASE("what the taxonomy says runs here bears the names under which it runs"
   }
 }
 
-TEST_CASE("docs/taxonomy.md is made of the taxonomy", "[C-45][D-111]") {
+TEST_CASE("the printed taxonomy has every row", "[C-45][D-111]") {
   const std::string made = printed_by("sh " + kRoot + "/scripts/taxonomy.sh");
-  CHECK(made == read_input_file(kRoot + "/docs/taxonomy.md"));
   for (const auto& row : taxonomy_rows()) CHECK(made.find("| " + row.name + " |") != made.npos);
 }
