@@ -27,7 +27,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr const char* kStarted = "container-is-up";
-constexpr const char* kNames = "DYNAMICCL_HAND_ON";
+constexpr const char* kHandOnVariable = "DYNAMICCL_HAND_ON";
 /// Label that names the program which holds a container from another machine.
 constexpr const char* kHolderMark = "dynamiccl.holder";
 /// In the tag of an image of which not all has arrived, before the program that sends it.
@@ -107,7 +107,7 @@ std::vector<std::string> step_prefix(const EnvironmentPlan& plan, const Engine& 
       fmt::format("set -- {}-\"$SLURMD_NODENAME\"-{} \"$@\"; "
                   "for name in $(env | sed -nE 's/^((SLURM|PMIX|OMPI)_[A-Za-z0-9_]*)=.*/\\1/p') "
                   "${}; do set -- --env \"$name\" \"$@\"; done; exec {} exec \"$@\"",
-                  plan.name, number, kNames, command_line(engine.command)),
+                  plan.name, number, kHandOnVariable, command_line(engine.command)),
       "sh"};
 }
 
@@ -259,7 +259,7 @@ void plan_node_containers(const EnvironmentProfile& profile, const StartRequest&
   plan.scripts = {{"launch-agent", agent_text(session, plan, engine)}};
   plan.kill_commands = {kill_everywhere(session, engine, plan)};
   if (!options.slurm()) return;
-  shape.names_variable = kNames;
+  shape.names_variable = kHandOnVariable;
   // PMIx keeps its own data in memory that ranks and Slurm share, unless it is told not to.
   shape.step_environment["PMIX_MCA_gds"] = "hash";
   // By Slurm's PMIx the ranks of a node are neighbours, and Open MPI takes for granted that such

@@ -108,6 +108,26 @@ TEST_CASE("only changed sources are built again") {
   CHECK(repository.builds() == 2);
 }
 
+TEST_CASE(
+    "a build that takes long says how far it is where a terminal is, and is silent otherwise") {
+  const Repository repository;
+  repository.configured();
+  std::ofstream(repository.root() + "/build/release/build.ninja")
+      << "rule step\n  command = sleep 1.2 && touch $out\n"
+         "rule copy\n  command = install -m 755 ../../source.sh $out\n"
+         "build a: step\nbuild b: step | a\nbuild dynamiccl: copy | b\n";
+  const CommandResult seen =
+      run_command({"sh", "-c", "script -qec \"$0 plan\" /dev/null </dev/null",
+                   repository.root() + "/dynamiccl"});
+  CHECK(seen.exit_code == 0);
+  CHECK_THAT(seen.out, ContainsSubstring("of 3 parts built, about 0:0"));
+  CHECK_THAT(seen.out, !ContainsSubstring("[1/3]"));
+  fs::remove(repository.root() + "/build/release/a");
+  const CommandResult piped = repository.run({"plan"});
+  CHECK(piped.out == "<plan>\n");
+  CHECK_THAT(piped.err, !ContainsSubstring("[1/3]"));
+}
+
 TEST_CASE("a failed build stops before the old program runs") {
   const Repository repository;
   repository.configured();
@@ -204,6 +224,11 @@ TEST_CASE("root declines what only some environments need, and measures the othe
   CHECK(told.out == "<run>\n<x.toml>\n");
   CHECK_THAT(told.err, unsupported);
   CHECK_FALSE(fs::exists(asked));
+
+  const CommandResult nobody_asked = repository.run({"run", "x.toml"}, offline);
+  CHECK(nobody_asked.exit_code == 0);
+  CHECK_THAT(nobody_asked.err,
+             ContainsSubstring("no terminal to ask at, and no --yes") && unsupported);
 
   const CommandResult failed = repository.run({"run", "x.toml", "--yes"}, offline);
   CHECK(failed.exit_code == 0);

@@ -12,7 +12,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::size_t kMaxVariables = 512;
+constexpr std::size_t kMaxRecordedVariables = 512;
 constexpr std::size_t kMaxValueBytes = 1024;
 
 // How names of settings of communication begin: those that nobody knows are told without their
@@ -193,7 +193,7 @@ std::vector<std::string> recorded_command(const std::vector<std::string>& argv) 
 nlohmann::json recorded_variables(const std::vector<std::pair<std::string, std::string>>& all) {
   nlohmann::json kept = nlohmann::json::object();
   for (const auto& [name, value] : all)
-    if (kept.size() < kMaxVariables && is_recorded_variable(name))
+    if (kept.size() < kMaxRecordedVariables && is_recorded_variable(name))
       kept[clean_text(name, 256)] = recorded_value(name, value);
   return kept;
 }

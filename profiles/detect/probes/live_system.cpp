@@ -24,7 +24,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr const char* kNotLive = "a recorded tree is read, not a live system";
-constexpr std::size_t kMaxVariables = 4096;
+constexpr std::size_t kMaxReadVariables = 4096;
 
 int prefix_length(const sockaddr* mask) {
   if (mask == nullptr) return 0;
@@ -117,7 +117,7 @@ class Machine final : public LiveSystem {
       const override {
     std::vector<std::pair<std::string, std::string>> variables;
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      if (variables.size() >= kMaxVariables) break;
+      if (variables.size() >= kMaxReadVariables) break;
       const std::string_view text = *entry;
       const std::size_t equals = text.find('=');
       if (equals == std::string_view::npos) continue;
