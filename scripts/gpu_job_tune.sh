@@ -7,10 +7,11 @@
 # own GPU's node alone, or with GPU_NODES=all all of them, and one memory folder of the machine. PROGRAMS holds dynamiccl, the
 # plugin and the library of one host (build/release). ROUNDS (3): launches a side by the job's own clock,
 # of the advice three at most; UNTIL: seconds after which none begins. AGENTS ("bandit+ppo"): a search
-# for each, BETWEEN_LAUNCHES+PER_CALL, their choices side by side. ADVICE=no leaves the documented advice out. Leaves job.sqlite.xz, what the tuner wrote, tune.log, and
-# steps-*.txt: every step by the job's own clock.
+# for each, BETWEEN_LAUNCHES+PER_CALL, their choices side by side. ADVICE=no leaves the documented advice out, DEFAULT=no NCCL's
+# default, which the search has measured. Leaves job.sqlite.xz, what the tuner wrote, tune.log, and steps-*.txt: every step by the
+# job's own clock. WALL=docker also says what the choice takes of the same job without containers.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) model=$2 seconds=$3; shift 3
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -46,12 +47,13 @@ for round in $(seq "${ROUNDS:-3}"); do
       "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-$side.txt" >/dev/null 2>>"$out/fixed.log"
   done
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
-  timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-default.txt" >/dev/null 2>>"$out/fixed.log"
+  [ "${DEFAULT:-}" = no ] || timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-default.txt" >/dev/null 2>>"$out/fixed.log"
   [ "${WALL:-loopback}" != docker ] || timeout 60 "$out/bare.sh" "${FIXED_STEPS:-12}" "$out/steps-bare.txt" >/dev/null 2>>"$out/fixed.log"
   echo "== fixed settings, round $round ($SECONDS s)"
 done
 python3 - "$out" "${sides[@]}" <<'PYTHON'
-import collections, statistics, sys
+import collections, math, statistics, sys
+of_side = {}
 for side in ["default", "advice", "bare", *sys.argv[2:]]:
     launches = collections.defaultdict(lambda: collections.defaultdict(list))
     try:
@@ -64,6 +66,16 @@ for side in ["default", "advice", "bare", *sys.argv[2:]]:
     for what, of in launches.items():
         medians = [round(statistics.median(times), 3) for times in of.values()]
         print(f"own clock, no profiler: {side}, {what}: {medians} ms")
+        of_side[side, what] = medians
+# Student's t, 95 %, of the logarithms of launches made in turn.
+quantile = [0, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]
+for (side, what), medians in of_side.items():
+    logs = [math.log(a / b) for a, b in zip(medians, of_side.get(("bare", what), []))]
+    if side == "bare" or len(logs) < 2:
+        continue
+    half = quantile[min(len(logs) - 1, 10)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    mean = statistics.fmean(logs)
+    print(f"{side} over bare, {what}: {math.exp(mean):.3f} [{math.exp(mean - half):.3f}, {math.exp(mean + half):.3f}], {len(logs)} pairs")
 PYTHON
 xz -kf "$out/job.sqlite"; rm -f "$out"/job.sqlite "$out"/job.sqlite-*
 rm -rf "$out"/tuned*/launches "$out"/tuned*/one-host

@@ -11,11 +11,12 @@
 # steps=N   DDP steps of plain PyTorch, a decoder of 300 M parameters and BERT-Large, N launches of every side in turn
 # endure=N  N random operations with all nodes, a fifth with the own one, each element checked
 # train=N   N DDP steps of ResNet-18     restarts  torchrun's, after its worker is killed
+# communicators=N  made and destroyed N times with the tuner's plugin loaded: NCCL unloads it with the last one, and loads it anew
 # kills=N   one rank killed by signal 9, half of them with all nodes, and as many again not isolated
 # Parts end, and later ones are left out, where SECONDS do not suffice. LIBRARY=FILE, PROGRAM=FILE: not built here. BUNDLE=FOLDER: an
-# offline bundle (scripts/make_offline_bundle.sh), for the container engine. NVLink's multicast stays off.
+# offline bundle (scripts/make_offline_bundle.sh), for the container engine and the plugin (else PLUGIN=FILE). NVLink's multicast stays off.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 end=$((SECONDS + $2)); shift 2
 cd "$(dirname "$0")/.." && root=$(pwd) || exit 2
@@ -28,6 +29,7 @@ program=${PROGRAM:-$build/one_host} library=${LIBRARY:-$build/libdynamiccl-oneho
 # A bundle brings them.
 [ ! -x "$root/build/release/one_host" ] || program=${PROGRAM:-$root/build/release/one_host}
 [ ! -e "$root/build/release/libdynamiccl-onehost.so" ] || library=${LIBRARY:-$root/build/release/libdynamiccl-onehost.so}
+plugin=${PLUGIN:-$root/build/release/libdynamiccl-nccl-plugin.so}
 work=$(mktemp -d /tmp/one-host-XXXX)
 shared=$(mktemp -d /dev/shm/one-host-XXXX) recipe=$(mktemp -d /dev/shm/one-host-recipe-XXXX)
 mkdir -p "$build" "$work/ids"
@@ -249,6 +251,35 @@ PYTHON
   say "restarts: codes $codes, left $(names_left), $(results)"
 }
 
+communicators() { # TIMES
+  cat >"$work/ids/communicators.py" <<'PYTHON'
+import os, sys, torch, torch.distributed as dist
+torch.cuda.set_device(0)
+dist.init_process_group("gloo")
+rank, times, loaded, unloaded = dist.get_rank(), int(sys.argv[1]), 0, 0
+mapped = lambda: "libdynamiccl-nccl-plugin.so" in open("/proc/self/maps").read()
+for i in range(times):
+    groups = [dist.new_group(backend="nccl") for _ in range(1 + i % 2)]
+    for group in groups:
+        data = torch.full((1 + i * 997,), rank + 1.0, device="cuda")
+        dist.all_reduce(data, group=group)
+        assert bool((data == 3).all()), f"round {i}"
+    loaded += mapped()
+    for group in groups:
+        dist.destroy_process_group(group)
+    unloaded += not mapped()
+dist.barrier()
+print('{"communicators": %d, "rank": %d, "plugin_loaded": %d, "plugin_unloaded": %d}' % (times * 3 // 2, rank, loaded, unloaded), flush=True)
+dist.destroy_process_group()
+PYTHON
+  nccl=$work/ids/torch
+  mkdir -p "$work/ids/records"
+  EXTRA="NCCL_TUNER_PLUGIN=$plugin NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_TUNER_FOLDER=$work/ids/records GLOO_SOCKET_IFNAME=eth0"
+  launch library all 120 python3 "$work/ids/communicators.py" "$1" || { failed=1; fail_lines; }
+  row endure.jsonl what communicators nodes all codes "$codes" files_left "$(names_left)" ranks "$(results)"
+  say "communicators: codes $codes, left $(names_left), $(results)"
+}
+
 one_kill() { # SIDE NODES NUMBER
   place=$work/kill.$1.$2.$3 FOLDER=/$3 port=$((31000 + $3 * 7 + RANDOM % 7))
   mkdir -p "$shared/$3"
@@ -305,7 +336,7 @@ say "ready"
 for part in "$@"; do
   [ "$(left)" -gt 15 ] || { say "$part: no time left"; continue; }
   case $part in
-    record | matrix | restarts | sizes=* | steps=* | endure=* | train=* | kills=*) place=$work; "${part%%=*}" "${part#*=}" ;;
+    record | matrix | restarts | sizes=* | steps=* | endure=* | train=* | communicators=* | kills=*) place=$work; "${part%%=*}" "${part#*=}" ;;
     *) echo "no part \"$part\"" >&2; failed=1 ;;
   esac
 done
