@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/training/training.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
@@ -18,10 +19,10 @@ double sm_share(const std::vector<ChannelTimes>& channels, int multiprocessors, 
 std::optional<double> sm_share_of(Communicator& comm, double over_us);
 
 /// Makes a step. As a GPU's lanes, channels tell of the last one alone, which is traced, but where
-/// a tuner goes by them: the record's training gets what they did.
-/// @param tuned kernels are looked at in all steps
+/// a tuner goes by them: the record's training gets what they did. Nothing is told of servers that
+/// add on their GPU.
 /// @returns what the step says it took, microseconds
-double watched_step(Communicator& comm, bool is_last, bool tuned,
+double watched_step(Communicator& comm, bool is_last, const TrainingSpec& spec,
                     const std::function<double(bool is_last)>& step, CellRecord& record);
 
 /// {"sm_share", "channels": [{"channel", "kernel_us", "proxy_us", "network_us"}]}: who was busy.

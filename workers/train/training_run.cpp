@@ -333,7 +333,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
       const auto one = [&](bool is_last) { return timed_step(*driving, wait_, is_last, now); };
-      const double total_us = watched_step(comm_, i + 1 == steps, is_tuned(spec_), one, record);
+      const double total_us = watched_step(comm_, i + 1 == steps, spec_, one, record);
       const auto busy_us = driving->take_busy_us();
       add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
                now.forward_us + now.backward_us + now.update_us, now.waited_us);
