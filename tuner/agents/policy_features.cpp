@@ -9,7 +9,7 @@
 namespace dynamiccl {
 namespace {
 
-float bounded(double value, double limit = 4) {
+float clipped(double value, double limit = 4) {
   return std::isnan(value) ? 0.0F : static_cast<float>(std::clamp(value, -limit, limit));
 }
 
@@ -59,10 +59,10 @@ Eigen::VectorXf policy_input(const State& state, const Feedback& feedback) {
   }
   Eigen::VectorXf input(encoded.size() + kFeedbackFeatures);
   input.head(encoded.size()) = encoded;
-  input.tail(kFeedbackFeatures) << (feedback.first ? 1.0F : 0.0F), bounded(feedback.relative * 2),
-      bounded(feedback.surprise), bounded(feedback.gain * 4), (feedback.fault ? 1.0F : 0.0F),
-      (feedback.was_default ? 1.0F : 0.0F), bounded(feedback.progress),
-      bounded(feedback.interference);
+  input.tail(kFeedbackFeatures) << (feedback.first ? 1.0F : 0.0F), clipped(feedback.relative * 2),
+      clipped(feedback.surprise), clipped(feedback.gain * 4), (feedback.fault ? 1.0F : 0.0F),
+      (feedback.was_default ? 1.0F : 0.0F), clipped(feedback.progress),
+      clipped(feedback.interference);
   return input;
 }
 
@@ -85,11 +85,11 @@ HeadCandidates head_candidates(const ActionSpace& space, std::span<const std::ui
     const auto magnitude = space.magnitude(knob, longer.back());
     head.values.push_back(longer.back());
     columns.push_back(
-        {bounded((s.mean - best) * 4), bounded((s.optimistic - best) * 4), bounded(s.sd * 4),
-         bounded(s.gain * 10), bounded(std::log(s.gain + 1e-4) / 4), bounded(s.total_gain * 4),
-         bounded(std::log1p(s.tries)), s.tries == 0 ? 1.0F : 0.0F, bounded(s.prior - best_prior),
-         bounded(std::log2(s.arms) / 4), v == 0 ? 1.0F : 0.0F, s.has_best ? 1.0F : 0.0F,
-         magnitude ? bounded(*magnitude / 12 - 1) : 0.0F, static_cast<float>(knob) / 4});
+        {clipped((s.mean - best) * 4), clipped((s.optimistic - best) * 4), clipped(s.sd * 4),
+         clipped(s.gain * 10), clipped(std::log(s.gain + 1e-4) / 4), clipped(s.total_gain * 4),
+         clipped(std::log1p(s.tries)), s.tries == 0 ? 1.0F : 0.0F, clipped(s.prior - best_prior),
+         clipped(std::log2(s.arms) / 4), v == 0 ? 1.0F : 0.0F, s.has_best ? 1.0F : 0.0F,
+         magnitude ? clipped(*magnitude / 12 - 1) : 0.0F, static_cast<float>(knob) / 4});
   }
   head.features.resize(kCandidateFeatures, static_cast<Eigen::Index>(columns.size()));
   for (std::size_t c = 0; c < columns.size(); ++c)
