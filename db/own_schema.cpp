@@ -81,18 +81,18 @@ bool is_view(const std::string& kind, const std::string& name, const std::string
   return kind == "view" && form.starts_with("CREATE\nVIEW\n") && !name.starts_with("sqlite_");
 }
 
-/// What a database of the version holds.
+/// What a database of the version holds. Made once: an import opens several databases.
 Definitions ours(const SchemaSet& set, int version) {
   if (version == 0) return {};
+  std::string sql(version == set.version() ? set.schema : set.baseline);
+  for (const auto& step : set.migrations)
+    if (version != set.version() && step.version <= version) sql += step.sql;
+  thread_local std::map<std::string, Definitions> made;
+  const auto known = made.find(sql);
+  if (known != made.end()) return known->second;
   SQLite::Database db(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  if (version == set.version()) {
-    db.exec(std::string(set.schema));
-  } else {
-    db.exec(std::string(set.baseline));
-    for (const auto& step : set.migrations)
-      if (step.version <= version) db.exec(std::string(step.sql));
-  }
-  return definitions_of(db);
+  db.exec(sql);
+  return made[sql] = definitions_of(db);
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& kind, std::string name,

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <random>
 
+#include "tests/fuzz/database_target.hpp"
 #include "tests/fuzz/seeds.hpp"
 #include "tests/fuzz/targets.hpp"
 
@@ -69,5 +70,16 @@ TEST_CASE("readers refuse damaged inputs with a sentence", "[safety]") {
       INFO(target.name << ":\n" << input);
       CHECK_NOTHROW(try_input(target, input));
     }
+  }
+}
+
+TEST_CASE("kept databases of somebody else are refused or read in every way", "[safety]") {
+  for (const auto& target : targets()) {
+    if (target.name != "database") continue;
+    for (const auto& input : corpus_of(target))
+      for (std::size_t way = 0; way < kDatabaseWays; ++way) {
+        INFO(way << ":\n" << input);
+        CHECK_NOTHROW(read_database(input, way));
+      }
   }
 }
