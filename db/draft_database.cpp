@@ -164,21 +164,25 @@ bool is_draft_of(const std::string& to, const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// Of this user's processes that are gone: the kernel has taken their locks back.
+/// Of this user's processes that are gone: the kernel has taken their locks back, SQLite's too.
+void remove_where_dead(const fs::path& path) {
+  struct stat status {};
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_uid != geteuid() || status.st_nlink != 1 ||
+      flock(file.get(), LOCK_EX | LOCK_NB) != 0 || fcntl(file.get(), F_GETLK, &whole) != 0 ||
+      whole.l_type != F_UNLCK)
+    return;
+  ::unlink(path.c_str());
+}
+
 void remove_dead_drafts(const std::string& to) {
   std::error_code ended;
   for (fs::directory_iterator at(folder_of(to), ended), end; !ended && at != end;
-       at.increment(ended)) {
-    if (!is_draft_of(to, at->path().filename().string())) continue;
-    struct stat status {};
-    const FileDescriptor file(
-        ::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-        status.st_uid != geteuid() || status.st_nlink != 1 ||
-        flock(file.get(), LOCK_EX | LOCK_NB) != 0)
-      continue;
-    ::unlink(at->path().c_str());
-  }
+       at.increment(ended))
+    if (is_draft_of(to, at->path().filename().string())) remove_where_dead(at->path());
 }
 
 }  // namespace
@@ -186,6 +190,17 @@ void remove_dead_drafts(const std::string& to) {
 void refuse_what_is_there(const std::string& to) {
   throw Error(ErrorKind::input,
               fmt::format("{}: is there already; name a new file, or remove it", to));
+}
+
+std::string merging_name(const std::string& path) { return path + ".merging"; }
+
+void remove_left_merging(const std::string& path) {
+  remove_dead_drafts(merging_name(path));
+  const std::string old = merging_name(path);
+  std::error_code ignored;
+  if (fs::exists(old, ignored)) remove_where_dead(old);
+  if (fs::exists(old, ignored)) return;
+  for (const char* beside : {"-wal", "-shm", "-journal"}) remove_where_dead(old + beside);
 }
 
 void DraftDatabase::refuse() const {

@@ -39,6 +39,13 @@ class DraftDatabase {
   FileDescriptor file_;
 };
 
+/// The place of a draft that is made while another database is merged into `path`.
+std::string merging_name(const std::string& path);
+
+/// Removes what imports into `path` left that were killed: their drafts, and the files of that name
+/// that older programs wrote beside it. Not those of processes that live.
+void remove_left_merging(const std::string& path);
+
 /// @throws Error(input) that says so
 [[noreturn]] void refuse_what_is_there(const std::string& to);
 

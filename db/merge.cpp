@@ -21,7 +21,7 @@ namespace {
 class Snapshot {
  public:
   Snapshot(const std::string& other, const std::string& beside)
-      : draft_(beside + ".merging", "name another database with --db") {
+      : draft_(merging_name(beside), "name another database with --db") {
     constexpr int kCopies = 5;
     for (int copies = 0; copies < kCopies; ++copies) {
       const int running = copy(other);

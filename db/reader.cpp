@@ -18,6 +18,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/connection.hpp"
+#include "db/draft_database.hpp"
 #include "db/migrations.hpp"
 #include "db/own_schema.hpp"
 #include "db/usual_db.hpp"
@@ -188,6 +189,7 @@ class Reader::Impl {
  public:
   explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
     const EndedBySignals opening(db_);
+    remove_left_merging(path);
     opened(path_, [&] {
       require_current(db_, path_, current_schema());
       require_own_schema(db_, path_, current_schema());

@@ -9,6 +9,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
+#include "db/draft_database.hpp"
 #include "db/migrations.hpp"
 
 namespace dynamiccl {
@@ -85,6 +86,7 @@ Statements::Statements(SQLite::Database db, std::string path)
 }
 
 Statements::Statements(const std::string& path) : Statements(open_for_writing(path), path) {
+  remove_left_merging(path);
   opened(path_, [&] { guard_ = std::make_unique<FileGuard>(db_, path_); });
 }
 

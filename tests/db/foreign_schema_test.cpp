@@ -242,6 +242,50 @@ TEST_CASE("an import that is killed leaves nothing of the other database", "[saf
   CHECK(Store(mine).merge(path).runs.size() == 1);
 }
 
+TEST_CASE("what imports of older programs left goes as the database is opened, not while they live",
+          "[safety]") {
+  const ScratchFolder folder;
+  const auto mine = folder.file("mine.sqlite");
+  make(mine);
+  const auto left = [&] {
+    auto names = files_of(folder);
+    // Of a reader, who may not move a log into its database.
+    for (const char* own : {"mine.sqlite-wal", "mine.sqlite-shm"}) names.erase(own);
+    return names;
+  };
+  const std::vector<std::function<void()>> ways{[&] { const Store store(mine); },
+                                                [&] { const Reader reader(mine); }};
+  for (const auto& open : ways) {
+    for (const char* end : {".merging", ".merging-wal", ".merging-shm"})
+      std::ofstream(mine + end) << "left";
+    std::ofstream(folder.file(".mine.sqlite.merging.12.dynamiccl-draft")) << "left";
+    std::ofstream(folder.file("mine.sqlite.merging-notes")) << "the user's";
+    open();
+    CHECK(left() == std::set<std::string>{"mine.sqlite", "mine.sqlite.merging-notes"});
+  }
+  fs::copy_file(mine, mine + ".merging");
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t importing = fork();
+  if (importing == 0) {
+    SQLite::Database db(mine + ".merging", SQLite::OPEN_READWRITE);
+    db.exec("BEGIN IMMEDIATE");
+    [[maybe_unused]] const auto told = write(ready[1], "x", 1);
+    pause();
+    _exit(0);
+  }
+  char byte = 0;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  { const Store store(mine); }
+  CHECK(fs::exists(mine + ".merging"));
+  kill(importing, SIGKILL);
+  REQUIRE(waitpid(importing, nullptr, 0) == importing);
+  close(ready[0]);
+  close(ready[1]);
+  { const Store store(mine); }
+  CHECK(left() == std::set<std::string>{"mine.sqlite", "mine.sqlite.merging-notes"});
+}
+
 TEST_CASE("a signal ends a statement that was there before it, and none that comes after",
           "[safety]") {
   const ScratchFolder folder;
