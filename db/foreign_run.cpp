@@ -60,32 +60,36 @@ void insert_launch(const Statements& db, const ForeignRun& foreign, const Foreig
 }  // namespace
 
 bool insert_foreign_run(Statements& db, const ForeignRun& foreign) {
-  return db.write("storing the tables of " + foreign.source, [&] {
-    if (db.statement("SELECT 1 FROM run WHERE uuid = ?", foreign.run.id).executeStep())
-      return false;
-    db.insert_run(foreign.run);
-    const std::int64_t run = db.run_row(foreign.run.id);
-    db.own(run);
-    std::map<std::string, std::pair<std::int64_t, int>> groups;
-    db.insert_groups(run, foreign.groups, groups);
-    db.insert_cells(foreign.cells, groups);
-    for (const auto& launch : foreign.launches)
-      insert_launch(db, foreign, launch, groups.at(launch.group_id).first);
-    SQLite::Statement about(
-        db.db(),
-        "INSERT INTO imported_run(run_id, format, source, sha256, imported_utc, source_json) "
-        "VALUES (?,?,?,?,?,?)");
-    about.bind(1, run);
-    about.bind(2, foreign.format);
-    about.bind(3, foreign.source);
-    bind_known(about, 4, foreign.sha256);
-    about.bind(5, now_utc());
-    about.bind(6, json_or_empty(foreign.source_json));
-    about.exec();
-    db.execute("UPDATE run SET status = 'complete', started_utc = ?, ended_utc = ? WHERE id = ?",
-               foreign.started_utc, foreign.started_utc, run);
-    return true;
-  });
+  return db.write(
+      "storing the tables of " + foreign.source,
+      [&] {
+        if (db.statement("SELECT 1 FROM run WHERE uuid = ?", foreign.run.id).executeStep())
+          return false;
+        db.insert_run(foreign.run);
+        const std::int64_t run = db.run_row(foreign.run.id);
+        db.own(run);
+        std::map<std::string, std::pair<std::int64_t, int>> groups;
+        db.insert_groups(run, foreign.groups, groups);
+        db.insert_cells(foreign.cells, groups);
+        for (const auto& launch : foreign.launches)
+          insert_launch(db, foreign, launch, groups.at(launch.group_id).first);
+        SQLite::Statement about(
+            db.db(),
+            "INSERT INTO imported_run(run_id, format, source, sha256, imported_utc, source_json) "
+            "VALUES (?,?,?,?,?,?)");
+        about.bind(1, run);
+        about.bind(2, foreign.format);
+        about.bind(3, foreign.source);
+        bind_known(about, 4, foreign.sha256);
+        about.bind(5, now_utc());
+        about.bind(6, json_or_empty(foreign.source_json));
+        about.exec();
+        db.execute(
+            "UPDATE run SET status = 'complete', started_utc = ?, ended_utc = ? WHERE id = ?",
+            foreign.started_utc, foreign.started_utc, run);
+        return true;
+      },
+      ErrorKind::input);
 }
 
 }  // namespace dynamiccl

@@ -301,7 +301,9 @@ MergeSummary merge_database(Statements& db, const std::string& other_path) {
             "CREATE TEMP TABLE merge_runs(uuid TEXT PRIMARY KEY);"
             "CREATE TEMP TABLE merge_numbers(\"of\" TEXT, old INTEGER, new INTEGER, "
             "PRIMARY KEY (\"of\", old)) WITHOUT ROWID");
-        return db.write("merging " + other_path, [&] { return merge_attached(db, other_path); });
+        return db.write(
+            "merging " + other_path, [&] { return merge_attached(db, other_path); },
+            ErrorKind::input);
       },
       ErrorKind::input);
 }

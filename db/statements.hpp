@@ -48,20 +48,25 @@ class Statements {
 
   /// One transaction, its errors explained. Taking the write lock at once avoids the deadlock of
   /// two readers that both want to write.
+  /// @param refused as of throw_explained(): input is a command's that has no run to resume
   template <class Work>
-  auto write(const std::string& doing, Work&& work) const {
-    return explained(path_, doing, [&] {
-      if (guard_) guard_->check();
-      SQLite::Transaction transaction(db_, SQLite::TransactionBehavior::IMMEDIATE);
-      if constexpr (std::is_void_v<decltype(work())>) {
-        work();
-        transaction.commit();
-      } else {
-        auto result = work();
-        transaction.commit();
-        return result;
-      }
-    });
+  auto write(const std::string& doing, Work&& work,
+             ErrorKind refused = ErrorKind::environment) const {
+    return explained(
+        path_, doing,
+        [&] {
+          if (guard_) guard_->check();
+          SQLite::Transaction transaction(db_, SQLite::TransactionBehavior::IMMEDIATE);
+          if constexpr (std::is_void_v<decltype(work())>) {
+            work();
+            transaction.commit();
+          } else {
+            auto result = work();
+            transaction.commit();
+            return result;
+          }
+        },
+        refused);
   }
 
   template <class Work>

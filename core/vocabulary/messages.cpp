@@ -46,7 +46,15 @@ std::string shown_code(std::string_view letter) {
 std::string printable(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
+  const char* end = text.data() + text.size();
   for (std::size_t at = 0; at < text.size();) {
+    // Of text that has none of this, which can be long, a run at once.
+    const char* begin = text.data() + at;
+    const char* plain = begin;
+    while (plain != end && *plain >= ' ' && *plain < 0x7f) ++plain;
+    shown.append(begin, plain);
+    at += static_cast<std::size_t>(plain - begin);
+    if (plain == end) break;
     const auto letter = static_cast<unsigned char>(text[at]);
     const bool control = (letter < 0x20 && letter != '\n' && letter != '\t') || letter == 0x7f;
     const std::size_t bytes = control ? 1 : steering_bytes(text.substr(at));

@@ -56,7 +56,7 @@ constexpr std::array kCauses{
     Cause{"absent-folder", "a setting names a folder that is not there", look_for_absent_folder,
           fix_absent_folder, by_mpi},
     Cause{"doubtful-setting", "a setting may cost time, which --prove measures",
-          look_for_doubtful_setting, fix_doubtful_setting, by_mpi},
+          look_for_doubtful_setting, fix_doubtful_setting, by_mpi, true},
     Cause{"one-core", "ranks share a core although others are free", look_for_shared_core,
           fix_shared_core, by_any},
     Cause{"cpu-quota", "a CPU quota gives the ranks less than a core each", look_for_cpu_quota,

@@ -39,6 +39,8 @@ struct Cause {
   std::optional<Symptom> (*look)(const Symptoms& symptoms);
   Fix (*fix)(const Symptoms& symptoms);
   Proof (*proof)();
+  /// It may cost nothing here, or even gain: found is what --prove finds slower with it.
+  bool doubtful = false;
 };
 
 std::span<const Cause> all_causes();

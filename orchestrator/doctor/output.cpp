@@ -66,7 +66,8 @@ std::string look_line(const BackendLook& look) {
 
 std::string finding_text(const Finding& finding) {
   return fmt::format(
-      "  CAUSE {}: {}{}\n    seen: {}\n    fix: {}\n", finding.cause->id, finding.cause->title,
+      "  {} {}: {}{}\n    seen: {}\n    fix: {}\n", finding.cause->doubtful ? "DOUBT" : "CAUSE",
+      finding.cause->id, finding.cause->title,
       finding.symptom.backends.empty() ? "" : fmt::format(" ({})", names(finding.symptom.backends)),
       finding.symptom.evidence, finding.fix.flag);
 }

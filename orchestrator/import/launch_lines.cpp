@@ -1,5 +1,7 @@
 #include "orchestrator/import/launch_lines.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -181,6 +183,12 @@ void LaunchLines::begin(ForeignStart& start) {
   start.settings = std::exchange(settings_, exported_);
   start.banner = std::exchange(banner_, "");
   if (processes_) start.source["processes_by_line"] = processes_line_;
+  for (const auto& [name, value] : start.settings)
+    if (value == kRedacted)
+      start.warnings.push_back(
+          fmt::format("{} is no setting that is known, so its value is not stored: starts that "
+                      "differ in it alone count as launches of one cell",
+                      name));
 }
 
 }  // namespace dynamiccl

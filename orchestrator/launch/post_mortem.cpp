@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"

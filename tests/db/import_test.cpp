@@ -1,7 +1,9 @@
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <sys/resource.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 
@@ -367,4 +369,24 @@ TEST_CASE("a foreign table is stored as it is, once, and a wrong value fails its
   CHECK(std::get<std::int64_t>(rows[1][4]) == 0);
   CHECK(std::get<std::string>(rows[1][5]) == "3 wrong values");
   CHECK(references_hold(path));
+}
+
+TEST_CASE("an import that finds no space says to give it again: there is no run to resume") {
+  const ScratchFolder folder;
+  Store store(folder.file("mine.sqlite"));
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handled = signal(SIGXFSZ, SIG_IGN);
+  const rlimit little{4096, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
+  std::string said;
+  try {
+    store.import_run(foreign("run-f"));
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handled);
+  CHECK_THAT(said, ContainsSubstring("give the command again") && !ContainsSubstring("--resume"));
+  CHECK(store.import_run(foreign("run-f")));
 }

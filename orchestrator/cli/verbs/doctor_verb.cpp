@@ -210,9 +210,16 @@ class Doctor {
     const bool missing = !arguments_.backends.empty() &&
                          std::any_of(looks.begin(), looks.end(),
                                      [](const auto& look) { return !look.impossible.empty(); });
-    found_ = found_ || failed || missing || !diagnosis.symptoms.any_ran() ||
-             !diagnosis.findings.empty() || !diagnosis.symptoms.problems.empty();
+    found_ = found_ || failed || missing || !diagnosis.symptoms.any_ran() || has_cause(diagnosis) ||
+             !diagnosis.symptoms.problems.empty();
     return diagnosis;
+  }
+
+  static bool has_cause(const Diagnosis& diagnosis) {
+    return std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
+                       [](const Finding& finding) { return !finding.cause->doubtful; }) ||
+           std::any_of(diagnosis.proofs.begin(), diagnosis.proofs.end(),
+                       [](const ProofResult& proof) { return proof.verdict == Verdict::faster; });
   }
 
   void prove_all(Diagnosis& diagnosis) {
@@ -385,7 +392,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor --hosts node1,node2,node3,node4      which node is to be drained\n"
       "  dynamiccl doctor --slurm --nodes 8\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
-      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, an\n"
+      "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken "
+      "promise, an\n"
       "environment in which no backend ran, or a named environment or backend that cannot run.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }

@@ -196,6 +196,8 @@ TEST_CASE("settings that may or may not cost time are named for --prove, idle on
     const auto finding = only(symptoms, "doubtful-setting");
     CHECK_THAT(finding.symptom.evidence, ContainsSubstring(setting));
     CHECK(finding.fix.profile);
+    // No problem that is found, until --prove finds one.
+    CHECK(finding.cause->doubtful);
   }
   // The launcher of more ranks than cores gives it itself.
   auto crowded = symptoms_of("bare-metal");

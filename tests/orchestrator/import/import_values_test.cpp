@@ -380,3 +380,53 @@ TEST_CASE("the ranks are those of the group that the first process is in", "[G-0
   config["devices"] = json::array();  // no MPI: one process, whose device may not be listed
   CHECK(nccl_json(document)[0].ranks == 8);
 }
+
+TEST_CASE("an unknown variable's value is not stored, and that is said by its name", "[G-01]") {
+  const auto starts =
+      nccl("mpirun -np 8 -x NCCL_OF_NOBODY=1 -x NCCL_ALGO=Ring all_reduce_perf -b 8\n" +
+           text_of("all_reduce_h200x8.txt"));
+  REQUIRE(starts.size() == 1);
+  CHECK(starts[0].settings.at("env.NCCL_OF_NOBODY") == "<redacted>");
+  CHECK(starts[0].settings.at("env.NCCL_ALGO") == "Ring");
+  REQUIRE(starts[0].warnings.size() == 1);
+  CHECK_THAT(starts[0].warnings[0], ContainsSubstring("env.NCCL_OF_NOBODY is no setting that is "
+                                                      "known, so its value is not stored"));
+}
+
+TEST_CASE("elements that differ bitwise are wrong values of the JSON of nccl-tests", "[G-01]") {
+  auto document = all_gather();
+  document["out_of_bounds"] = {{"count", 0}, {"okay", "true"}};
+  auto& bodies = document["results"];
+  bodies[1]["in_place"]["nwrong"] = 0;
+  bodies[0]["out_of_place"]["bitwise"] = {{"different_elements", 3}};
+  bodies[0]["in_place"]["bitwise"] = {{"different_elements", 0}};
+  const auto rows = nccl_json(document).at(0).rows;
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0].wrong == 3U);
+  CHECK(rows[0].wrong_reason == "bitwise finds 3 elements that differ");
+  CHECK(rows[1].wrong == 0U);
+  bodies[0]["out_of_place"]["bitwise"]["different_elements"] = -1;
+  CHECK_THROWS_WITH(nccl_json(document),
+                    ContainsSubstring("results[0].out_of_place.bitwise.different_elements"));
+}
+
+TEST_CASE("a verdict of the JSON of nccl-tests that is not okay fails all rows", "[G-01]") {
+  auto document = all_gather();
+  document["results"][1]["in_place"]["nwrong"] = 0;
+  for (const json& no : {json(false), json("false")}) {
+    document["out_of_bounds"] = {{"count", 0}, {"okay", no}};
+    const auto failed = nccl_json(document);
+    for (const auto& row : failed.at(0).rows) {
+      CHECK(row.wrong == 1U);
+      CHECK(row.wrong_reason == "the program's own verdict out_of_bounds is not okay");
+    }
+  }
+  document["out_of_bounds"]["okay"] = true;
+  const auto passed = nccl_json(document);
+  for (const auto& row : passed.at(0).rows) CHECK(row.wrong == 0U);
+  document["average_bus_bandwidth"]["okay"] = false;
+  const auto start = nccl_json(document).at(0);
+  CHECK(start.rows[0].wrong == 0U);
+  REQUIRE_FALSE(start.warnings.empty());
+  CHECK_THAT(start.warnings.back(), ContainsSubstring("its average bus bandwidth failed"));
+}
