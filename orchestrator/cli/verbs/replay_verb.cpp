@@ -152,7 +152,7 @@ int compare_afterwards(const StoredLaunch& launch, const RunSummary& summary,
   const Reader reader(shared.db);
   const Table figures = compared_figures(reader, launch, summary.run_id);
   Table seen = replay_table_of({});
-  if (summary.failed_launches == 0 && summary.interrupted_by == 0)
+  if (summary.failed_launches == 0)
     seen = replay_table_of(differences_seen_by_ranks(launch, load_launch(reader, summary.run_id)));
   if (shared.json) {
     print_json(launch, summary.run_id, before, seen, figures);
@@ -165,7 +165,6 @@ int compare_afterwards(const StoredLaunch& launch, const RunSummary& summary,
         summary.run_id, launch.uuid, text_for_terminal(figures),
         summary.launches < 3 ? ", without an interval below 3 launches: --launches 5" : "");
   }
-  if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
   return summary.ok() ? exit_code::kFine : exit_code::kCellFailed;
 }
 
@@ -191,7 +190,12 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
   Executor executor(launch.experiment, launch.plan, site, store, console);
   executor.replay(launch.config);
   const auto summary = executor.run(run_info(launch, shared), std::nullopt);
-  return compare_afterwards(launch, summary, before, shared);
+  if (summary.interrupted_by == 0) return compare_afterwards(launch, summary, before, shared);
+  // Who ends it does not wait for the figures of a large run.
+  if (shared.json) print_json(launch, summary.run_id, before, replay_table_of({}), Table{});
+  console.warning(fmt::format("interrupted: all that was measured is stored as run {}",
+                              summary.run_id.substr(0, 8)));
+  return 128 + summary.interrupted_by;
 }
 
 }  // namespace

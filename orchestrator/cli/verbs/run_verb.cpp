@@ -140,6 +140,7 @@ void print_answer(const RunSummary& summary, const RunArguments& arguments, cons
   QueryScope scope;
   scope.runs = {summary.run_id};
   const auto rows = [&](const char* query) {
+    if (summary.interrupted_by != 0) return nlohmann::json::array();
     return parsed_json(render_table(named_query(reader, query, scope), OutputFormat::json));
   };
   const nlohmann::json answer = {{"run_id", summary.run_id},
@@ -227,12 +228,8 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   if (!job.empty()) executor.begins_in(job + std::to_string(job_restarts()));
   const auto summary = executor.run(info, resumed);
-  try {
-    print_answer(summary, arguments, shared);
-  } catch (const std::system_error&) {
-    // Of a terminal that was closed: that it was is the end that is told.
-    if (summary.interrupted_by == 0) throw;
-  }
+  // Who ends a large run does not wait for its figures.
+  if (summary.interrupted_by == 0 || shared.json) print_answer(summary, arguments, shared);
   say_how_to_go_on(summary, resume_command(arguments, shared), console);
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
   const auto nobody = algorithms_of_nobody(shared.db, summary.run_id);
