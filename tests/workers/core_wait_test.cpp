@@ -1,6 +1,5 @@
 #include "workers/measure/core_wait.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -51,20 +50,6 @@ TEST_CASE("a rank's wait for a core is that of all its threads, and never shrink
   CHECK(wait.read_us() == 12100);
   write(tasks, "10", "damaged");
   CHECK(wait.read_us() == 12100);
-}
-
-TEST_CASE("ranks that are parted run on cores of their own and may go elsewhere from there") {
-  cpu_set_t before;
-  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
-  const int cpus = CPU_COUNT(&before);
-  for (int rank = 0; rank < cpus; ++rank) {
-    part_from_other_ranks(rank, cpus);
-    cpu_set_t after;
-    REQUIRE(sched_getaffinity(0, sizeof after, &after) == 0);
-    CHECK(CPU_EQUAL(&before, &after));
-  }
-  // With more ranks than cores, some share one whatever is done.
-  part_from_other_ranks(cpus, cpus + 1);
 }
 
 TEST_CASE("a kernel that does not tell what threads waited leaves it unknown") {

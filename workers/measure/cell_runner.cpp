@@ -38,14 +38,6 @@ void reserve(SampleArrays& samples, int count) {
   }
 }
 
-/// Ranks that wait for each other alone wait half of their time at most, and others' tasks are not
-/// waited for by the microsecond.
-bool is_starved(double waited_us, double total_us) {
-  constexpr double kShare = 0.75;
-  constexpr double kLeastUs = 1000;
-  return waited_us > kLeastUs && waited_us > kShare * total_us;
-}
-
 bool server_computes(Collective collective) {
   return collective == Collective::push || collective == Collective::push_pull;
 }
@@ -244,8 +236,6 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   comm_.complete();
   const double total_us = (now_us() - start_us) / batch;
   wait_.add_since(waited_before_us, batch, samples.waited_us);
-  if (wait_.known() && is_starved(samples.waited_us.back() * batch, total_us * batch))
-    part_from_other_ranks(comm_.rank(), comm_.size());
   samples.start_us.push_back(start_us - epoch_us_);
   samples.total_us.push_back(total_us);
   if (queue != nullptr) samples.device_us.push_back(queue->marked_us() / batch);

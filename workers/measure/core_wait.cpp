@@ -1,16 +1,13 @@
 #include "workers/measure/core_wait.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 namespace dynamiccl {
@@ -51,18 +48,6 @@ double CoreWait::read_us() {
 
 void CoreWait::add_since(double since_us, int calls, std::vector<double>& waited_us) {
   if (known()) waited_us.push_back(std::max(0.0, read_us() - since_us) / calls);
-}
-
-void part_from_other_ranks(int rank, int ranks) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
-  int cpu = -1;
-  for (int passed = -1; passed < rank; passed += CPU_ISSET(cpu, &allowed) ? 1 : 0) ++cpu;
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  CPU_SET(cpu, &own);
-  if (sched_setaffinity(0, sizeof own, &own) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 }  // namespace dynamiccl

@@ -36,11 +36,4 @@ class CoreWait {
   std::map<std::string, Thread> threads_;  ///< by thread id
 };
 
-/// Gives ranks that others' tasks keep waiting another chance to run at the same time: the calling
-/// thread moves to a core that no other rank of these moves to, free to go elsewhere from there, as
-/// a busy kernel sees no reason to part two ranks that it has put on one. Then it sleeps for ten
-/// milliseconds, as who wakes is preferred to who computes. Does nothing where there are fewer
-/// cores than ranks.
-void part_from_other_ranks(int rank, int ranks);
-
 }  // namespace dynamiccl
