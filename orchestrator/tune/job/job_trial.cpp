@@ -21,6 +21,7 @@
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/process_states.hpp"
 #include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/tune/job/left_ranks.hpp"
 #include "profiles/detect/probes/one_host.hpp"
@@ -336,6 +337,43 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
 
+/// Sees from what a start's processes have mapped that they communicate without NCCL: some have a
+/// library of MPI or Gloo, and for seconds none has NCCL, CUDA, or an interpreter that may yet load
+/// them.
+class LibraryWatch {
+ public:
+  explicit LibraryWatch(std::string marker) : marker_(std::move(marker)) {}
+
+  /// The library's name once that is sure; "" before.
+  std::string other_library() {
+    if (Clock::now() - looked_ < std::chrono::seconds(1)) return "";
+    looked_ = Clock::now();
+    const std::string library = library_without_nccl();
+    if (library.empty() || since_ == Clock::time_point{}) since_ = looked_;
+    return !library.empty() && looked_ - since_ >= kLongEnough ? library : "";
+  }
+
+ private:
+  [[nodiscard]] std::string library_without_nccl() const {
+    std::string library;
+    for (const pid_t pid : pids_of_processes(kMarkerVariable, marker_)) {
+      const std::string maps = file_text(fmt::format("/proc/{}/maps", pid));
+      for (const char* file : {"libnccl", "librccl", "libcuda", "libtorch", "python"})
+        if (maps.find(file) != std::string::npos) return "";
+      for (const auto& [file, name] : {std::pair{"/libmpi.so", "Open MPI"},
+                                       {"/libmpich.so", "MPICH"},
+                                       {"/libgloo.so", "Gloo"}})
+        if (maps.find(file) != std::string::npos) library = name;
+    }
+    return library;
+  }
+
+  static constexpr auto kLongEnough = std::chrono::seconds(5);
+  std::string marker_;
+  Clock::time_point looked_{};
+  Clock::time_point since_{};
+};
+
 /// The loader reads no file of NCCL's.
 void add_preload(const TrialRequest& request, Command& job) {
   const auto library = request.variables.find("LD_PRELOAD");
@@ -377,9 +415,13 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   if (request.steps != 0)
     for (const auto& [name, value] : rank_marks("trial-" + options.marker, owner_token()))
       job.environment[name] = value;
+  LibraryWatch libraries(options.marker);
   options.enough = [&] {
-    result.disk_full = !observer.hears() && free_space(command.launches) < kLeastOfRank;
-    return result.disk_full || observer.enough();
+    if (!observer.hears()) {
+      result.disk_full = free_space(command.launches) < kLeastOfRank;
+      if (request.steps != 0) result.other_library = libraries.other_library();
+    }
+    return result.disk_full || !result.other_library.empty() || observer.enough();
   };
   options.on_stderr = options.on_stdout = on_output;
   const ProcessOutcome outcome = run_processes({job}, options);

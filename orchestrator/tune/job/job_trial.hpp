@@ -90,7 +90,9 @@ struct JobTrialResult {
   int interrupted_by = 0;
   std::string output;         ///< end of the command's stderr
   bool ended_itself = false;  ///< before it was ended here
-  bool disk_full = false;     ///< so that no rank could tell anything, as the reason says
+  /// A library of the ranks while they had mapped nothing that NCCL is in or needs: no NCCL comes.
+  std::string other_library;
+  bool disk_full = false;  ///< so that no rank could tell anything, as the reason says
   [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
 };

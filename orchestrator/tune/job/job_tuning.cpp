@@ -183,6 +183,14 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
                     seen.exit_code, seen.seconds,
                     seen.heard ? "enough of its steps were seen" : "any rank had loaded the plugin",
                     said));
+  if (!seen.heard && !seen.other_library.empty())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{:.0f} s after its start the command's ranks have {} loaded, and neither NCCL "
+                    "nor CUDA: `tune --` finds settings of NCCL alone, so it was ended. `dynamiccl "
+                    "tune FILE` finds settings for {}, `dynamiccl export` writes what a job loads, "
+                    "and `dynamiccl doctor --job PID` says what holds a job up",
+                    seen.seconds, seen.other_library, seen.other_library));
   if (!seen.heard)
     throw Error(
         ErrorKind::input,
