@@ -9,12 +9,15 @@
 #include "containers/start/environment.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/parsed_json.hpp"
+#include "core/vocabulary/printable_json.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/doctor/job/look_at_job.hpp"
 #include "orchestrator/doctor/output.hpp"
 #include "orchestrator/doctor/preflight.hpp"
 #include "orchestrator/experiment/cluster_reader.hpp"
@@ -44,6 +47,7 @@ struct DoctorArguments {
   std::vector<const CLI::Option*> of_proofs;       ///< mean nothing without --prove
   std::vector<const CLI::Option*> of_launches;     ///< mean nothing with --machine
   std::vector<const CLI::Option*> of_one_machine;  ///< mean nothing with nodes
+  std::vector<std::string> jobs;  ///< process ids, containers, Slurm's jobs: of one job
   std::string hosts;
   std::string remote_shell;
   std::string slurm;
@@ -309,8 +313,36 @@ int look_at_cluster(const DoctorArguments& arguments, const ClusterOptions& opti
   return preflight.found() ? exit_code::kDoctor : exit_code::kFine;
 }
 
+/// A job that runs is looked at from outside: nothing is started.
+int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
+  for (const auto& options : {arguments.of_one_machine, arguments.of_launches, arguments.of_proofs})
+    refuse_given(options, "does not go with --job, which looks at a job as it runs");
+  if (!arguments.machine.empty())
+    throw Error(ErrorKind::input, "doctor: --machine and --job exclude each other");
+  const InterruptGuard guard;
+  LookOptions options;
+  options.interrupted = [] { return interrupt_signal() != 0; };
+  const auto look = look_at_job(arguments.jobs, options);
+  if (shared.json)
+    fmt::print("{}\n", printable_json(to_json(look).dump(
+                           1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  else
+    print_lines(printable(to_text(look)));
+  if (interrupt_signal() != 0) return 128 + interrupt_signal();
+  switch (look.verdict.state) {
+    case JobState::hung:
+    case JobState::slow:
+      return exit_code::kDoctor;
+    case JobState::unknown:
+      return exit_code::kUnclear;
+    default:
+      return exit_code::kFine;
+  }
+}
+
 int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
   check_causes(arguments.causes);
+  if (!arguments.jobs.empty()) return look_into_job(arguments, shared);
   if (!arguments.prove)
     refuse_given(arguments.of_proofs, "is for the proof of a cause: it goes with --prove");
   if (!arguments.machine.empty())
@@ -368,6 +400,12 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
       verb.add_option("--launches", arguments.launches,
                       "with --prove: launches of each side of a proof")
           ->check(CLI::Range(kMinProofLaunches, 1000))};
+  verb.add_option(
+          "--job", arguments.jobs,
+          "look at a job as it runs, from outside, for 12 s at most: which rank hangs or is "
+          "slow, and why (a process id of its launcher or of a rank, a container, "
+          "slurm:JOB; several are one job)")
+      ->take_all();
   verb.add_option("--machine", arguments.machine,
                   "start nothing: say what the profiles would do on the machine whose facts this "
                   "file holds (dynamiccl-probe, doctor --json)");
@@ -391,10 +429,12 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
       "  dynamiccl doctor --hosts node1,node2,node3,node4      which node is to be drained\n"
       "  dynamiccl doctor --slurm --nodes 8\n"
+      "  dynamiccl doctor --job $(pgrep -n mpirun)      which rank hangs or is slow\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
-      "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken "
-      "promise, an\n"
-      "environment in which no backend ran, or a named environment or backend that cannot run.");
+      "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken\n"
+      "promise, an environment in which no backend ran, or a named environment or backend that "
+      "cannot run; of\n"
+      "--job 4 a hung or slow one, 5 when it cannot be told.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// What a thread's stack says of where it is, by the outermost name that a communication library
+/// has in it.
+enum class CallKind {
+  outside,         ///< in none
+  start,           ///< MPI_Init and the like: a library comes up
+  collective,      ///< every rank of a communicator has to come
+  point_to_point,  ///< messages, and waiting for requests of any kind
+  finish           ///< MPI_Finalize and the like
+};
+
+/// One look at a rank's stack.
+struct StackLook {
+  bool read = false;
+  CallKind kind = CallKind::outside;
+  std::string call;        ///< "MPI_Allreduce"; "" outside
+  std::string place;       ///< outside: the innermost function with a name, and its module
+  bool in_python = false;  ///< an interpreter of Python is below it
+  /// Digest of the return addresses from the call outwards, and of what its callers hold in memory
+  /// there: while a thread stays within one call neither can change. 0 = unknown.
+  std::uint64_t chain = 0;
+  std::uint64_t memory = 0;
+};
+
+/// One look at a rank: /proc, and a stack in most of them.
+struct RankLook {
+  double at_s = 0;  ///< since the first look at the job
+  char state = '?';
+  std::string kernel_call;  ///< what its main thread waits in, "in a read of /data/x"; "" = nothing
+  double cpu_s = 0;         ///< used so far by it and what it has started
+  double run_s = 0;         ///< its main thread was on a core, so far
+  double wait_s = 0;        ///< its main thread was ready and had no core, so far
+  std::uint64_t io_bytes = 0;   ///< it has read and written so far
+  double throttled_s = 0;       ///< its control group was held back so far
+  std::uint64_t throttled = 0;  ///< periods in which it was
+  StackLook stack;
+};
+
+/// A TCP connection of a rank with something wrong: bytes or a connection request that nobody
+/// acknowledges.
+struct StuckSocket {
+  std::string peer;  ///< "10.0.0.2:41234"
+  bool connecting = false;
+  std::uint64_t queued_bytes = 0;
+  int retransmits = 0;  ///< of the same bytes, since the last acknowledgement
+};
+
+/// A communication library that a process has mapped.
+struct LoadedLibrary {
+  std::string name;  ///< "nccl"
+  std::string path;
+  std::string build_id;  ///< "" = unknown
+};
+
+struct LiveRank {
+  int rank = 0;
+  pid_t pid = 0;
+  std::string program;
+  int nice = 0;
+  std::string stack_problem;  ///< why its stack cannot be read; "" = it was, or nobody tried
+  std::vector<RankLook> looks;
+  std::vector<StuckSocket> sockets;  ///< at the last look
+  std::vector<LoadedLibrary> libraries;
+  std::string user_namespace;
+  std::string only_core;        ///< the one core that it may run on; "" = several
+  std::uint64_t shm_bytes = 0;  ///< size of its /dev/shm; 0 = unknown
+  std::uint64_t shm_free_bytes = 0;
+  std::uint64_t memlock_bytes = 0;  ///< limit; the largest number = none
+};
+
+/// A process that the job's launcher has started and that is over, though nobody has collected it.
+struct EndedProcess {
+  pid_t pid = 0;
+  std::string program;
+  int exit_code = 0;
+  int signal = 0;
+};
+
+struct LiveJob {
+  int world = 0;                ///< ranks that the launcher has told them of; 0 = unknown
+  bool all_here = false;        ///< they say that all of them are on this machine
+  bool has_rdma = false;        ///< the machine has RDMA devices
+  double seconds = 0;           ///< from the first look to the last
+  std::vector<LiveRank> ranks;  ///< by rank
+  std::vector<EndedProcess> ended;
+};
+
+enum class JobState { running, waiting, slow, hung, unknown };
+
+/// What is said of a job: the one verdict that fits, and what it rests on.
+struct JobVerdict {
+  JobState state = JobState::unknown;
+  std::string id;          ///< one of a fixed list, see verdict.cpp
+  std::vector<int> ranks;  ///< whom it is about; empty = no rank more than another
+  std::string says;
+  std::vector<std::string> evidence;
+  std::vector<std::string> next;  ///< what to type or to look at
+};
+
+/// What is worth knowing beside the state: a cause that need not show yet.
+struct JobRemark {
+  std::string id;
+  std::string says;
+  std::string fix;
+};
+
+}  // namespace dynamiccl

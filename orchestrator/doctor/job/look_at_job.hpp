@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/json.hpp"
+#include "orchestrator/doctor/job/job_verdict.hpp"
+#include "orchestrator/doctor/job/live_job.hpp"
+
+namespace dynamiccl {
+
+struct JobLook {
+  LiveJob job;
+  JobVerdict verdict;
+  std::vector<JobRemark> remarks;
+  int stacks = 0;          ///< taken of each rank
+  bool by_gdb = false;     ///< of some ranks: see StackReader::takes_long()
+  double stack_cpu_s = 0;  ///< of a core that they took in all
+};
+
+struct LookOptions {
+  double hung_seconds = 4;            ///< after which a job that stands is told of
+  double seconds = 12;                ///< after which the looking ends
+  double pause_seconds = 0.6;         ///< between two stacks of a rank
+  std::function<bool()> interrupted;  ///< asked between looks; may be empty
+};
+
+/// Looks at a job from outside, several times: /proc, and a stack of every rank, for which each
+/// stands still for some milliseconds. Changes nothing, leaves nothing. Blocking: as long as the
+/// options say, less once a hang is sure.
+/// @throws Error(input) where no rank is found
+JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options = {});
+
+std::string to_text(const JobLook& look);
+nlohmann::json to_json(const JobLook& look);
+
+}  // namespace dynamiccl

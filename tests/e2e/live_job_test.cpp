@@ -1,0 +1,72 @@
+// `dynamiccl doctor --job` on ranks that really run: those of a run of our own.
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "containers/command.hpp"
+#include "containers/processes.hpp"
+#include "core/vocabulary/json.hpp"
+#include "core/vocabulary/text.hpp"
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+/// Ranks of a run in this program's folder, once there are two.
+std::vector<pid_t> two_ranks(const Program& program) {
+  for (int i = 0; i < 1200; ++i) {
+    std::vector<pid_t> found;
+    for (const auto& process : list_processes())
+      if (!process.argv.empty() &&
+          process.argv.front().find("dynamiccl-worker") != std::string::npos &&
+          join(process.argv, " ").find(program.folder()) != std::string::npos)
+        found.push_back(process.pid);
+    if (found.size() == 2) return found;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a job that runs is looked at from outside: it goes on, and then a rank is stopped") {
+  if (find_program("eu-stack").empty() && find_program("gdb").empty())
+    SKIP("neither eu-stack nor gdb is here to read stacks: apt-get install elfutils");
+  const Program program;
+  const pid_t run = program.start(
+      {"run", program.file("long.toml", one_cell("\"bare-metal\"", "openmpi") +
+                                            "[protocol]\niterations = 10000000\n"
+                                            "cell_time_cap = \"10min\"\nlaunches = 1\n")});
+  const auto ranks = two_ranks(program);
+  REQUIRE(ranks.size() == 2);
+  const auto look = [&](const std::string& name) {
+    return program.run({"doctor", "--job", name, "--json"});
+  };
+  // Who begins may still be on his way into the first call.
+  auto healthy = nlohmann::json::object();
+  for (int i = 0; i < 10 && healthy.value("state", "") != "running"; ++i) {
+    const auto told = look(std::to_string(run));
+    REQUIRE(told.exit_code != 2);
+    healthy = nlohmann::json::parse(told.out);
+    CHECK(healthy["state"] != "hung");
+  }
+  CHECK(healthy["processes"].size() == 2);
+  CHECK(healthy["world"] == 2);
+  CHECK(healthy["processes"][0]["libraries"][0]["name"] == "Open MPI");
+  REQUIRE(kill(ranks[1], SIGSTOP) == 0);
+  // From one of the ranks the others are found.
+  const auto stopped = look(std::to_string(ranks[0]));
+  CHECK(stopped.exit_code == 4);
+  const auto said = nlohmann::json::parse(stopped.out);
+  CHECK(said["state"] == "hung");
+  CHECK(said["verdict"] == "stopped");
+  CHECK(said["ranks"].size() == 1);
+  CHECK(said["next"][0] == "kill -CONT " + std::to_string(ranks[1]));
+  kill(ranks[1], SIGCONT);
+  kill(run, SIGTERM);
+  CHECK(Program::wait(run) == 128 + SIGTERM);
+}

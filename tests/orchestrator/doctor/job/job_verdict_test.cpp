@@ -1,0 +1,263 @@
+#include "orchestrator/doctor/job/job_verdict.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <csignal>
+#include <functional>
+#include <limits>
+
+using namespace dynamiccl;
+
+namespace {
+
+constexpr int kLooks = 8;
+constexpr double kPause = 1;
+
+/// What one look shows of a rank in a call. @param moment differs where it has moved on
+RankLook in_call(const std::string& call, std::uint64_t moment = 1,
+                 CallKind kind = CallKind::collective) {
+  RankLook look;
+  look.state = 'R';
+  look.stack = {true, kind, call, "", false, 7, moment};
+  return look;
+}
+
+/// What one look shows of a rank outside of calls.
+RankLook outside(char state, const std::string& kernel_call, const std::string& place = "") {
+  RankLook look;
+  look.state = state;
+  look.kernel_call = kernel_call;
+  look.stack.read = true;
+  look.stack.place = place;
+  return look;
+}
+
+/// A rank whose looks come from a function of their number, a second apart.
+LiveRank rank_of(int rank, const std::function<RankLook(int)>& look_of, double cores = 0.9,
+                 double waiting = 0) {
+  LiveRank facts;
+  facts.rank = rank;
+  facts.pid = 100 + rank;
+  facts.program = "job";
+  for (int i = 0; i < kLooks; ++i) {
+    RankLook look = look_of(i);
+    look.at_s = i * kPause;
+    look.cpu_s = look.run_s = cores * look.at_s;
+    look.wait_s = waiting * look.at_s;
+    facts.looks.push_back(look);
+  }
+  return facts;
+}
+
+LiveJob job_of(std::vector<LiveRank> ranks) {
+  LiveJob job;
+  job.world = static_cast<int>(ranks.size());
+  job.all_here = true;
+  job.seconds = (kLooks - 1) * kPause;
+  job.ranks = std::move(ranks);
+  return job;
+}
+
+RankLook stands(int) { return in_call("MPI_Allreduce"); }
+RankLook moves(int look) { return in_call("MPI_Allreduce", static_cast<std::uint64_t>(look) + 1); }
+RankLook sleeps(int) { return outside('S', "asleep"); }
+RankLook computes(int) { return outside('R', "", "compute of job"); }
+
+struct Expected {
+  JobState state;
+  std::string id;
+  std::vector<int> ranks;
+};
+
+void check(const LiveJob& job, const Expected& expected, const std::string& words = "") {
+  const auto said = verdict(job);
+  INFO(said.says);
+  CHECK(said.state == expected.state);
+  CHECK(said.id == expected.id);
+  CHECK(said.ranks == expected.ranks);
+  CHECK(said.says.find(words) != std::string::npos);
+  CHECK(said.evidence.size() >= job.ranks.size());
+}
+
+}  // namespace
+
+TEST_CASE("a job whose ranks move on in their calls is running, however much they wait") {
+  check(job_of({rank_of(0, moves), rank_of(1, moves), rank_of(2, moves)}),
+        {JobState::running, "moving", {}});
+}
+
+TEST_CASE("a stopped rank is told of whatever the others do, with what continues it") {
+  const auto stopped = [](int) {
+    RankLook look;
+    look.state = 'T';
+    return look;
+  };
+  const auto job = job_of({rank_of(0, moves), rank_of(1, stopped, 0), rank_of(2, stands)});
+  check(job, {JobState::hung, "stopped", {1}}, "stopped by a signal");
+  CHECK(verdict(job).next == std::vector<std::string>{"kill -CONT 101"});
+  CHECK(is_settled(verdict(job), job));
+  const auto traced = [](int) {
+    RankLook look;
+    look.state = 't';
+    return look;
+  };
+  check(job_of({rank_of(0, moves), rank_of(1, traced, 0)}), {JobState::hung, "stopped", {1}},
+        "held by a debugger");
+  // Stopped for one look alone, as by somebody else's debugger.
+  const auto once = [](int look) {
+    RankLook one = moves(look);
+    if (look == 3) one.state = 't';
+    return one;
+  };
+  check(job_of({rank_of(0, moves), rank_of(1, once)}), {JobState::running, "moving", {}});
+}
+
+TEST_CASE("a rank that is over is named where the others stand, with the signal that ended it") {
+  auto job = job_of({rank_of(0, stands), rank_of(2, stands)});
+  job.world = 3;
+  job.ended = {{77, "job", 0, SIGKILL}};
+  check(job, {JobState::hung, "ended", {1}}, "rank 1 is over, and ranks 0 and 2 stand in MPI_All");
+  CHECK(verdict(job).evidence.front().find("ended by signal 9") != std::string::npos);
+  // Others that go on do without it, and ranks of other machines are not missing.
+  auto going = job_of({rank_of(0, moves), rank_of(2, moves)});
+  going.world = 3;
+  check(going, {JobState::running, "moving", {}});
+  job.all_here = false;
+  job.ended.clear();
+  check(job, {JobState::hung, "same-call", {}});
+}
+
+TEST_CASE("ranks that stand in different calls are told apart, the fewest of them first") {
+  const auto elsewhere = [](int) { return in_call("MPI_Barrier"); };
+  check(job_of({rank_of(0, stands), rank_of(1, elsewhere), rank_of(2, stands)}),
+        {JobState::hung, "other-call", {1}}, "ranks 0 and 2 in MPI_Allreduce, rank 1 in MPI_Ba");
+  check(job_of({rank_of(0, stands), rank_of(1, elsewhere)}),
+        {JobState::hung, "other-call", {0, 1}});
+  check(job_of({rank_of(0, stands), rank_of(1, stands)}), {JobState::hung, "same-call", {}},
+        "all ranks stand in MPI_Allreduce");
+  const auto receives = [](int) { return in_call("MPI_Recv", 1, CallKind::point_to_point); };
+  check(job_of({rank_of(0, receives), rank_of(1, receives)}), {JobState::hung, "messages", {}});
+}
+
+TEST_CASE("a rank outside that does nothing holds the job, one that works may come") {
+  check(job_of({rank_of(0, stands), rank_of(1, sleeps, 0.001)}), {JobState::hung, "held", {1}},
+        "rank 0 waits in MPI_Allreduce for rank 1, which is not in it: asleep");
+  check(job_of({rank_of(0, computes), rank_of(1, stands)}), {JobState::waiting, "waits-for", {0}},
+        "in compute of job; it works");
+  // A checkpoint that waits for its disk.
+  const auto syncs = [](int) { return outside('D', "in a sync of /data/model"); };
+  check(job_of({rank_of(0, syncs, 0.001), rank_of(1, stands)}),
+        {JobState::waiting, "waits-for", {0}}, "it works on files");
+  // Two are outside, and one of them does nothing.
+  check(job_of({rank_of(0, stands), rank_of(1, computes), rank_of(2, sleeps, 0)}),
+        {JobState::hung, "held", {2}});
+  const auto in_python = [](int) {
+    auto look = outside('R', "");
+    look.stack.in_python = true;
+    return look;
+  };
+  check(job_of({rank_of(0, stands), rank_of(1, in_python)}), {JobState::waiting, "waits-for", {1}},
+        "in Python code");
+}
+
+TEST_CASE("a rank that the others wait for again and again is late, with what it does meanwhile",
+          "[B-30]") {
+  const auto late = [](int look) { return look % 4 == 3 ? moves(look) : sleeps(look); };
+  check(job_of({rank_of(0, moves), rank_of(1, late, 0.1), rank_of(2, moves)}),
+        {JobState::slow, "late", {1}}, "it is asleep");
+  const auto busy = [](int look) { return look % 4 == 3 ? moves(look) : computes(look); };
+  const auto job = job_of({rank_of(0, busy), rank_of(1, moves)});
+  check(job, {JobState::slow, "late", {0}}, "in compute of job");
+  CHECK(verdict(job).next.front().starts_with("it computes"));
+  // In the second half alone: an evaluation, a checkpoint.
+  const auto once = [](int look) { return look < 4 ? moves(look) : computes(look); };
+  check(job_of({rank_of(0, once), rank_of(1, moves)}), {JobState::running, "moving", {}});
+  // All of them outside as often: that is what they compute.
+  check(job_of({rank_of(0, busy), rank_of(1, busy)}), {JobState::running, "moving", {}});
+  // Stages of a pipeline.
+  const auto stage = [](int look) {
+    return in_call("MPI_Recv", static_cast<std::uint64_t>(look) + 1, CallKind::point_to_point);
+  };
+  check(job_of({rank_of(0, busy), rank_of(1, stage)}), {JobState::running, "moving", {}});
+}
+
+TEST_CASE("a rank without a core is told from a machine on which none has one") {
+  auto job = job_of({rank_of(0, moves, 0.3, 0.8), rank_of(1, moves, 0.9, 0.1)});
+  job.ranks[0].nice = 15;
+  check(job, {JobState::slow, "starved", {0}},
+        "ready 80 % of the time and had no core, with a nic");
+  // Who has more to do waits longer for a core on a busy machine, and is served no worse.
+  const auto busy = [](int look) { return look % 4 == 3 ? moves(look) : computes(look); };
+  check(job_of({rank_of(0, busy, 0.35, 0.63), rank_of(1, moves, 0.04, 0.1)}),
+        {JobState::slow, "late", {0}}, "in compute of job");
+  const auto all = job_of({rank_of(0, moves, 0.1, 0.9), rank_of(1, moves, 0.1, 0.8)});
+  check(all, {JobState::running, "moving", {}});
+  REQUIRE(remarks(all).size() == 1);
+  CHECK(remarks(all).front().id == "busy-machine");
+  for (int i = 0; i < kLooks; ++i)
+    job.ranks[1].looks[static_cast<std::size_t>(i)].throttled_s = 0.5 * i;
+  check(job, {JobState::slow, "throttled", {1}}, "CPU limit of a control group");
+}
+
+TEST_CASE("bytes that nobody acknowledges are named with the peer") {
+  auto job = job_of({rank_of(0, stands), rank_of(1, stands)});
+  job.ranks[1].sockets = {{"10.0.0.2:4711", false, 1448, 5}};
+  check(job, {JobState::hung, "unreachable", {1}}, "what rank 1 sends to 10.0.0.2:4711");
+  // A lossy link on which the job gets on.
+  auto lossy = job_of({rank_of(0, moves), rank_of(1, moves)});
+  lossy.ranks[1].sockets = job.ranks[1].sockets;
+  check(lossy, {JobState::running, "moving", {}});
+  CHECK(remarks(lossy).front().id == "retransmits");
+}
+
+TEST_CASE("what cannot be seen is said, and what is over soon is no hang") {
+  auto job = job_of({rank_of(
+      0, [](int) { return RankLook{}; }, 0.9)});
+  job.ranks[0].stack_problem = "Operation not permitted";
+  check(job, {JobState::unknown, "unseen", {}}, "no stack");
+  CHECK(verdict(job).evidence.front() == "Operation not permitted");
+  check(job_of({rank_of(0, sleeps, 0), rank_of(1, sleeps, 0)}), {JobState::unknown, "idle", {}});
+  auto early = job_of({rank_of(0, stands), rank_of(1, stands)});
+  early.seconds = 1;
+  check(early, {JobState::running, "moving", {}});
+}
+
+TEST_CASE("causes that need not show yet are remarked, each with a fix") {
+  auto job = job_of({rank_of(0, moves), rank_of(1, moves)});
+  CHECK(remarks(job).empty());
+  const auto only = [&](const std::string& id) {
+    const auto found = remarks(job);
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().id == id);
+    CHECK_FALSE(found.front().fix.empty());
+  };
+  auto& first = job.ranks[0];
+  auto& second = job.ranks[1];
+  first.libraries = {{"NCCL", "/a/libnccl.so.2", "aa"}, {"NCCL", "/b/libnccl.so.2", "aa"}};
+  second.libraries = {{"NCCL", "/a/libnccl.so.2", "aa"}};
+  only("two-libraries");
+  first.libraries = {{"Open MPI", "/a/libmpi.so.40", ""}, {"MPICH", "/a/libmpich.so.12", ""}};
+  second.libraries = {};
+  only("two-libraries");
+  first.libraries = {{"NCCL", "/a/libnccl.so.2", "aa"}};
+  second.libraries = {{"NCCL", "/a/libnccl.so.2", "bb"}};
+  only("versions-differ");
+  second.libraries = first.libraries;
+  second.shm_bytes = std::uint64_t{64} << 20;
+  second.shm_free_bytes = second.shm_bytes;
+  only("shm-small");
+  second.shm_bytes = std::uint64_t{8} << 30;
+  second.shm_free_bytes = 4096;
+  only("shm-full");
+  second.shm_free_bytes = second.shm_bytes;
+  first.user_namespace = "user:[1]";
+  second.user_namespace = "user:[2]";
+  only("user-namespaces");
+  second.user_namespace = first.user_namespace;
+  job.has_rdma = true;
+  first.memlock_bytes = std::numeric_limits<std::uint64_t>::max();
+  second.memlock_bytes = std::uint64_t{8} << 20;
+  only("memlock");
+  job.has_rdma = false;
+  first.only_core = second.only_core = "3";
+  only("one-core");
+}

@@ -1,0 +1,188 @@
+// The readers against real processes.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <csignal>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "containers/command.hpp"
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/doctor/job/find_ranks.hpp"
+#include "orchestrator/doctor/job/look_at_job.hpp"
+#include "orchestrator/doctor/job/process_files.hpp"
+#include "orchestrator/doctor/job/stacks.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+/// A process group of this program's making, which goes away with the object.
+class Started {
+ public:
+  explicit Started(const std::string& script) : pid_(fork()) {
+    if (pid_ == 0) {
+      setpgid(0, 0);
+      execl("/bin/sh", "sh", "-c", script.c_str(), static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    setpgid(pid_, pid_);
+  }
+  ~Started() {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Started(const Started&) = delete;
+  Started& operator=(const Started&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+/// Until a condition holds, for a minute at most.
+bool comes_true(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1200; ++i) {
+    if (condition()) return true;
+    usleep(50'000);
+  }
+  return false;
+}
+
+std::size_t ranks_below(pid_t pid) { return ranks_among({pid}, all_processes()).ranks.size(); }
+
+const std::string kTwoRanks =
+    "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 sleep 600 & "
+    "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 sleep 600 & wait";
+
+}  // namespace
+
+TEST_CASE("ranks are found below their launcher, and from one of them the others") {
+  const Started launcher(kTwoRanks);
+  REQUIRE(comes_true([&] { return ranks_below(launcher.pid()) == 2; }));
+  const auto job = ranks_among({launcher.pid()}, all_processes());
+  CHECK(job.world == 2);
+  CHECK(job.all_here);
+  CHECK(job.ranks[0].rank == 0);
+  CHECK(job.ranks[1].rank == 1);
+  CHECK(ranks_among({job.ranks[1].pid}, all_processes()).ranks.size() == 2);
+  CHECK(find_ranks({std::to_string(launcher.pid())}).ranks.size() == 2);
+}
+
+TEST_CASE("a wrapper that has the rank's variables too is not the rank") {
+  const Started launcher(
+      "RANK=0 WORLD_SIZE=2 sh -c 'sleep 600; :' & RANK=1 WORLD_SIZE=2 sleep 600 & wait");
+  REQUIRE(comes_true([&] { return tree_of(launcher.pid(), all_processes()).size() == 4; }));
+  REQUIRE(comes_true([&] {
+    const auto job = ranks_among({launcher.pid()}, all_processes());
+    return job.ranks.size() == 2 && job.ranks[0].program == "sleep";
+  }));
+}
+
+TEST_CASE("a rank that is over and not collected is told of with its signal") {
+  // The shell does not wait before its sleep ends.
+  const Started launcher(
+      "RANK=0 WORLD_SIZE=2 sleep 600 & RANK=1 WORLD_SIZE=2 sleep 500 & kill -9 $!; exec sleep 600");
+  REQUIRE(comes_true([&] {
+    const auto job = ranks_among({launcher.pid()}, all_processes());
+    return job.ranks.size() == 1 && job.ended.size() == 1;
+  }));
+  const auto job = ranks_among({launcher.pid()}, all_processes());
+  CHECK(job.ranks[0].rank == 0);
+  CHECK(job.ended[0].signal == SIGKILL);
+}
+
+TEST_CASE("what a process waits for is read without stopping it") {
+  const Started sleeper("exec sleep 600");
+  REQUIRE(comes_true([&] {
+    const auto look = look_at_process(sleeper.pid(), all_processes());
+    return look.state == 'S' && look.kernel_call == "asleep";
+  }));
+  int ends[2];
+  REQUIRE(pipe2(ends, 0) == 0);
+  const Started reader("exec cat <&" + std::to_string(ends[0]));
+  CHECK(comes_true([&] {
+    return look_at_process(reader.pid(), all_processes())
+        .kernel_call.starts_with("in a read of pipe:");
+  }));
+  close(ends[0]);
+  close(ends[1]);
+  const Started busy("while :; do :; done");
+  CHECK(comes_true([&] { return look_at_process(busy.pid(), all_processes()).cpu_s > 0.05; }));
+  kill(busy.pid(), SIGSTOP);
+  CHECK(comes_true([&] { return look_at_process(busy.pid(), all_processes()).state == 'T'; }));
+}
+
+TEST_CASE("surroundings of a process are read: /dev/shm, limits, its user namespace, its core") {
+  const Started sleeper("ulimit -l 64; exec taskset -c 0 sleep 600");
+  LiveRank rank;
+  rank.pid = sleeper.pid();
+  REQUIRE(comes_true([&] {
+    rank = LiveRank{};
+    rank.pid = sleeper.pid();
+    read_surroundings(rank);
+    return rank.only_core == "0";
+  }));
+  CHECK(rank.user_namespace.starts_with("user:["));
+  CHECK(rank.shm_bytes > 0);
+  CHECK(rank.memlock_bytes == 65536);
+  CHECK(rank.libraries.empty());
+  CHECK(stuck_sockets(rank.pid).empty());
+}
+
+TEST_CASE("a stack is read of a process that sleeps, and it sleeps on") {
+  const StackReader stacks;
+  if (!stacks.problem().empty()) SKIP(stacks.problem());
+  const Started sleeper("exec sleep 600");
+  std::string why;
+  StackLook look;
+  REQUIRE(comes_true([&] {
+    look = stacks.look(sleeper.pid(), why);
+    return look.read && look.place.find("sleep") != std::string::npos;
+  }));
+  CHECK(look.kind == CallKind::outside);
+  CHECK(comes_true([&] { return look_at_process(sleeper.pid(), all_processes()).state == 'S'; }));
+  CHECK_FALSE(stacks.look(1 << 22, why).read);
+  CHECK_FALSE(why.empty());
+}
+
+TEST_CASE("a job is looked at as a whole: a stopped rank in seconds, and nothing is left stopped") {
+  const Started launcher(kTwoRanks);
+  REQUIRE(comes_true([&] { return ranks_below(launcher.pid()) == 2; }));
+  const auto job = ranks_among({launcher.pid()}, all_processes());
+  REQUIRE(kill(job.ranks[1].pid, SIGSTOP) == 0);
+  const auto look = look_at_job({std::to_string(launcher.pid())});
+  CHECK(look.verdict.id == "stopped");
+  CHECK(look.verdict.ranks == std::vector<int>{1});
+  CHECK(to_text(look).find("hung (stopped): rank 1 is stopped") == 0);
+  CHECK(to_json(look)["verdict"] == "stopped");
+  CHECK(to_json(look)["processes"].size() == 2);
+  CHECK(look_at_process(job.ranks[0].pid, all_processes()).state == 'S');
+  CHECK(look_at_process(job.ranks[1].pid, all_processes()).state == 'T');
+}
+
+TEST_CASE("what is no job is refused with what to name instead") {
+  const auto refusal = [](const std::string& name) {
+    try {
+      static_cast<void>(find_ranks({name}));
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      return std::string(error.what());
+    }
+    return std::string("found");
+  };
+  const Started sleeper("exec sleep 600");
+  CHECK(refusal(std::to_string(sleeper.pid())).find("no process there has a rank's variable") !=
+        std::string::npos);
+  CHECK(refusal("4194303").find("no process here has this number") != std::string::npos);
+  CHECK(refusal("slurm:4194303").find("job of Slurm") != std::string::npos);
+  CHECK(refusal("no-such-container").find("no running container") != std::string::npos);
+  const Started over("RANK=0 WORLD_SIZE=2 true & exec sleep 600");
+  CHECK(comes_true([&] {
+    return refusal(std::to_string(over.pid())).find("no rank runs there any more") !=
+           std::string::npos;
+  }));
+}
