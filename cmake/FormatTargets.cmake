@@ -1,6 +1,6 @@
 # format rewrites, check_format only looks; tidy runs clang-tidy over what was compiled.
 file(GLOB_RECURSE _sources CONFIGURE_DEPENDS
-  core/*.[ch]pp profiles/*.[ch]pp containers/*.[ch]pp orchestrator/*.[ch]pp workers/*.[ch]pp plugin/*.[ch]pp tuner/*.[ch]pp
+  core/*.[ch]pp profiles/*.[ch]pp containers/*.[ch]pp orchestrator/*.[ch]pp workers/*.[ch]pp train/*.[ch]pp plugin/*.[ch]pp tuner/*.[ch]pp
   db/*.[ch]pp reports/*.[ch]pp tests/*.[ch]pp benchmarks/*.[ch]pp)
 find_program(DYNAMICCL_CLANG_FORMAT clang-format)
 if(DYNAMICCL_CLANG_FORMAT)
@@ -14,7 +14,7 @@ if(CMAKE_UNITY_BUILD)
 elseif(DYNAMICCL_RUN_CLANG_TIDY)
   # clang 14 cannot read libtorch's headers beside GCC 12's library, nor a processor's feature "f16c"; half precision it
   # knows on processors that have it alone.
-  set(_unread "workers/train/torch/|tuner/learn/trainer|workers/collectives/sum")
+  set(_unread "train/torch/|tuner/learn/trainer|workers/collectives/sum")
   add_custom_target(tidy COMMAND "${DYNAMICCL_RUN_CLANG_TIDY}" -quiet -p "${CMAKE_BINARY_DIR}" -extra-arg=-mavx512fp16
-    "${CMAKE_SOURCE_DIR}/(?!${_unread})(core|profiles|containers|orchestrator|workers|plugin|tuner|db|reports)/.*[.]cpp$" WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}" VERBATIM)
+    "${CMAKE_SOURCE_DIR}/(?!${_unread})(core|profiles|containers|orchestrator|workers|train|plugin|tuner|db|reports)/.*[.]cpp$" WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}" VERBATIM)
 endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Time to a target accuracy of PyTorch DDP with one of its own communication hooks: ResNet-18 in the CIFAR layout on the
-images of workers/train/dataset.cpp ("generated-hard"), sample by sample. Knows nothing of any tuner.
+images of train/data/dataset.cpp ("generated-hard"), sample by sample. Knows nothing of any tuner.
 
 Started once per rank with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; rank 0 prints one JSON line:
 {"hook", "seed", "reached", "seconds", "steps", "accuracy", "step_ms", "mean_ms", "ranks", "accuracies"}. seconds: training

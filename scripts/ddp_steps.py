@@ -63,7 +63,7 @@ def resnet(depths, expansion, cifar=False):
 
 
 class Layer(nn.Module):
-    """The encoder layer of workers/train/torch/models.cpp, operation by operation: [sequence, batch, width], post-norm."""
+    """The encoder layer of train/torch/models.cpp, operation by operation: [sequence, batch, width], post-norm."""
 
     def __init__(self, width, heads, causal=False):
         super().__init__()
@@ -83,7 +83,7 @@ class Layer(nn.Module):
 
 class Bert(nn.Module):
     """BERT's encoder and masked-word head (decoder tied to the embedding), without dropout: the model of
-    workers/train/torch/models.cpp."""
+    train/torch/models.cpp."""
 
     def __init__(self, layers, width, heads, words=30522):
         super().__init__()

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/train/compression/worker_codec.hpp"
+#include "train/codecs/worker_codec.hpp"
 
 // Encoding and decoding of gradients on one core, without error feedback where a codec goes
 // without, beside a plain copy of the same values: bytes of fp32 gradients a second. 4 Mi values,

@@ -176,7 +176,7 @@ E parse_named(std::string_view name) {
 std::size_t element_bytes(DataType type);
 
 /// Which collectives belong to which architecture: PS goes through a server rank, ring has none.
-/// Training belongs to neither: its method decides (core/training/training.hpp).
+/// Training belongs to neither: its method decides (train/spec/training.hpp).
 bool belongs_to(Collective collective, Architecture architecture);
 
 /// Bus bandwidth factor f of nccl-tests doc/PERFORMANCE.md: busbw = size / time * f.

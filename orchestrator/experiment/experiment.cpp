@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/training/method_settings.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
@@ -17,6 +16,7 @@
 #include "profiles/profile_toml.hpp"
 #include "profiles/strict_toml.hpp"
 #include "profiles/table_reader.hpp"
+#include "train/spec/method_settings.hpp"
 
 namespace dynamiccl {
 namespace {

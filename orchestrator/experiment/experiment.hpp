@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "containers/cluster/cluster_options.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/run_config.hpp"
@@ -17,6 +16,7 @@
 #include "orchestrator/experiment/tune_options.hpp"
 #include "profiles/machine_file.hpp"
 #include "profiles/profile.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 
@@ -52,7 +52,7 @@ struct Work {
   std::vector<std::string> algorithms;
   std::vector<bool> in_place;
   std::vector<TrainingMethod> training;  ///< not empty: training cells, no collectives
-  std::vector<KnobAxis> settings;        ///< of training: names as in core/training/training.hpp
+  std::vector<KnobAxis> settings;        ///< of training: names as in train/spec/training.hpp
 };
 
 /// An experiment file, checked but not yet expanded.

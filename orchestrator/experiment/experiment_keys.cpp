@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "containers/cluster/cluster_options.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "orchestrator/experiment/protocol.hpp"
@@ -11,6 +10,7 @@
 #include "profiles/keys_output.hpp"
 #include "profiles/machine_file.hpp"
 #include "profiles/profile_toml.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "orchestrator/experiment/expression_tokens.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 

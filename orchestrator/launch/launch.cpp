@@ -13,8 +13,6 @@
 
 #include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
-#include "core/training/training.hpp"
-#include "core/training/training_method.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
@@ -33,6 +31,8 @@
 #include "profiles/detect/network_interface.hpp"
 #include "profiles/detect/noise.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
+#include "train/spec/training.hpp"
+#include "train/spec/training_method.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/training/training.hpp"
+#include "train/spec/training.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {

@@ -4,9 +4,9 @@
 #include <set>
 #include <utility>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "orchestrator/experiment/protocol.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/training/method_settings.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -17,6 +16,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "orchestrator/plan/tuner_table.hpp"
+#include "train/spec/method_settings.hpp"
 #include "tuner/action/algorithm_rows.hpp"
 #include "tuner/export/mpi_export.hpp"
 

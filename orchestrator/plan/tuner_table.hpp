@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/training/training.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 

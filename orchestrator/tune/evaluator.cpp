@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "core/statistics/statistics.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/tune/work_time.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 

@@ -9,11 +9,11 @@
 #include <optional>
 #include <string_view>
 
-#include "core/training/payload.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "reports/model/table_view.hpp"
+#include "train/spec/payload.hpp"
+#include "train/spec/training.hpp"
 #include "tuner/state/published_scaling.hpp"
 #include "tuner/state/state_from_regime.hpp"
 

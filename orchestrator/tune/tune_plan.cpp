@@ -8,11 +8,11 @@
 #include <map>
 #include <set>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "orchestrator/launch/observe.hpp"
 #include "orchestrator/tune/work_time.hpp"
+#include "train/spec/training.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/export/mpi_export.hpp"
 #include "tuner/simulator/arm_model.hpp"

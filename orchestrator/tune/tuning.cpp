@@ -7,11 +7,11 @@
 
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
+#include "train/spec/training.hpp"
 #include "tuner/agents/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/features.hpp"

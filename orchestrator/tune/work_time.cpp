@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/training/training.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -8,11 +8,11 @@
 #include <tuple>
 #include <utility>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/published/study.hpp"
 #include "profiles/strict_toml.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/training/synchronisation.hpp"
 #include "core/vocabulary/json.hpp"
 #include "reports/model/figures.hpp"
+#include "train/spec/synchronisation.hpp"
 
 namespace dynamiccl {
 

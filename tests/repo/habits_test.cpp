@@ -67,7 +67,7 @@ std::vector<std::string> long_functions(const std::vector<SourceFile>& files) {
 TEST_CASE("no function is longer than a screen") {
   auto files = source_files(product_folders(), {".hpp", ".cpp", ".h", ".cu"});
   // The function there that is longer is one table, a row for each setting of a training.
-  std::erase_if(files, [](const auto& file) { return file.path == "core/training/training.cpp"; });
+  std::erase_if(files, [](const auto& file) { return file.path == "train/spec/training.cpp"; });
   CHECK(long_functions(files) == std::vector<std::string>{});
 }
 
@@ -115,11 +115,11 @@ TEST_CASE("no work is left for later in the sources") {
 
 namespace {
 
-/// Files outside core/training that name a training method in C++.
+/// Files outside train/spec that name a training method in C++.
 std::vector<std::string> that_name_methods(const std::vector<SourceFile>& files) {
   std::vector<std::string> result;
   for (const auto& file : files)
-    if (!file.path.starts_with("core/training/") &&
+    if (!file.path.starts_with("train/spec/") &&
         file.text.find("TrainingMethod::") != std::string::npos)
       result.push_back(file.path);
   return result;
@@ -130,7 +130,7 @@ constexpr std::array kNamesBackends{
     "core/vocabulary/vocabulary.hpp", "core/vocabulary/backend.hpp",
     "workers/run/backend_table.cpp", "orchestrator/launch/launcher.cpp",
     // By whom a method, a cause or a pair of nodes is measured, in order of preference.
-    "core/training/training_method.hpp", "orchestrator/doctor/causes.cpp",
+    "train/spec/training_method.hpp", "orchestrator/doctor/causes.cpp",
     "orchestrator/doctor/preflight.hpp", "orchestrator/doctor/preflight.cpp",
     // The files that one library's jobs load.
     "tuner/export/mpi_export.cpp", "tuner/export/nccl_export.cpp", "tuner/export/export.cpp",
@@ -262,7 +262,7 @@ TEST_CASE("no file holds what a merge left to be decided") {
   std::vector<std::string> found;
   for (const auto& file : source_files(
            {"benchmarks", "cmake", "containers", "core", "db", "docs", "experiments",
-            "orchestrator", "plugin", "profiles", "reports", "scripts", "tests", "tuner",
+            "orchestrator", "plugin", "profiles", "reports", "scripts", "tests", "train", "tuner",
             "workers"},
            {".cpp", ".hpp", ".cu", ".cmake", ".txt", ".md", ".sh", ".py", ".sql", ".toml"}))
     for (const char* marker : {"\n<<<<<<< ", "\n>>>>>>> "})

@@ -31,9 +31,9 @@ std::vector<SourceFile> source_files(const std::vector<std::string>& folders,
 }
 
 const std::vector<std::string>& product_folders() {
-  static const std::vector<std::string> folders{"core",  "profiles",     "containers",
-                                                "db",    "reports",      "plugin",
-                                                "tuner", "orchestrator", "workers"};
+  static const std::vector<std::string> folders{"core",    "profiles", "containers", "db",
+                                                "reports", "plugin",   "tuner",      "orchestrator",
+                                                "workers", "train"};
   return folders;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/training/training.hpp"
+#include "train/spec/training.hpp"
 #include "tuner/state/state.hpp"
 
 namespace dynamiccl {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/file_text.hpp"
+#include "train/spec/training.hpp"
 #include "workers/backends/nccl_log.hpp"
 #include "workers/clock.hpp"
 #include "workers/device/cuda_check.hpp"

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "reports/model/figures.hpp"
+#include "train/spec/training.hpp"
 #include "tuner/agents/agent.hpp"
 namespace dynamiccl {
 namespace {

@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 
-#include "core/training/payload.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
@@ -13,6 +12,7 @@
 #include "orchestrator/plan/estimate.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/stopping.hpp"
+#include "train/spec/payload.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -9,13 +9,13 @@
 #include <tuple>
 
 #include "core/statistics/verdict.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/flip_points.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

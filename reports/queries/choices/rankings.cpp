@@ -5,7 +5,6 @@
 #include <map>
 
 #include "core/statistics/verdict.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
@@ -16,6 +15,7 @@
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/published.hpp"
@@ -12,6 +11,7 @@
 #include "reports/model/training_evidence.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/training/tradeoff_row.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

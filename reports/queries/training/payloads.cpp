@@ -2,13 +2,13 @@
 
 #include <map>
 
-#include "core/training/payload.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/group_tiers.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
+#include "train/spec/payload.hpp"
 
 namespace dynamiccl {
 namespace {

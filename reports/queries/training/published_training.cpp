@@ -6,13 +6,13 @@
 #include <tuple>
 
 #include "core/statistics/statistics.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/c2c.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

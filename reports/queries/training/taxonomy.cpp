@@ -4,14 +4,14 @@
 #include <map>
 #include <set>
 
-#include "core/training/compression.hpp"
-#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
+#include "train/spec/compression.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -10,13 +10,13 @@
 #include <set>
 #include <sstream>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/experiment/experiment_keys.hpp"
 #include "profiles/strict_toml.hpp"
+#include "train/spec/training.hpp"
 
 using namespace dynamiccl;
 using nlohmann::json;

@@ -3,8 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <utility>
 
-#include "core/training/training.hpp"
 #include "orchestrator/launch/launch.hpp"
+#include "train/spec/training.hpp"
 
 using namespace dynamiccl;
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "core/training/training.hpp"
 #include "db/decision_log.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/tune/run_plan.hpp"
@@ -12,6 +11,7 @@
 #include "reports/model/published.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
+#include "train/spec/training.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

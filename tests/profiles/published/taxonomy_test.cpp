@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/strict_toml.hpp"
+#include "train/spec/training.hpp"
 
 using namespace dynamiccl;
 

@@ -11,7 +11,6 @@
 #include <set>
 #include <tuple>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/json.hpp"
 #include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
@@ -21,6 +20,7 @@
 #include "reports/render/answer.hpp"
 #include "reports/render/report.hpp"
 #include "tests/reports/queries/trained_run.hpp"
+#include "train/spec/training.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

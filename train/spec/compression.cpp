@@ -1,0 +1,291 @@
+#include "train/spec/compression.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+
+CodecSettings resolve_codec(const CodecSpec& spec, double momentum) {
+  const CodecRow& row = codec_row(spec.compression);
+  CodecSettings settings;
+  settings.codec = spec.compression;
+  settings.feedback =
+      row.feedback == FeedbackUse::always ||
+      (spec.error_feedback == FeedbackWish::usual ? row.feedback == FeedbackUse::usual
+                                                  : spec.error_feedback == FeedbackWish::on);
+  settings.density = spec.density;
+  settings.density_warmup = spec.density_warmup;
+  settings.bits = spec.bits;
+  settings.layer_bits = spec.layer_bits;
+  settings.shift_rate = spec.shift_rate;
+  settings.rank = spec.rank;
+  settings.threshold = spec.threshold;
+  settings.clip = spec.clip;
+  settings.momentum = row.momentum ? momentum : 0;
+  return settings;
+}
+
+bool is_encoded_by_host(const CodecSettings& settings) {
+  return !codec_row(settings.codec).on_gpus || settings.layer_bits != LayerBits::even;
+}
+
+double density_at(const CodecSettings& settings, std::uint64_t step) {
+  const auto warmup = static_cast<std::uint64_t>(settings.density_warmup);
+  if (step >= warmup || settings.density >= kWarmDensity) return settings.density;
+  const double done = static_cast<double>(step) / static_cast<double>(warmup);
+  return kWarmDensity * std::pow(settings.density / kWarmDensity, done);
+}
+
+std::size_t kept_values(double density, std::size_t count) {
+  const auto kept = static_cast<std::size_t>(std::ceil(density * static_cast<double>(count)));
+  return std::clamp<std::size_t>(kept, 1, std::max<std::size_t>(count, 1));
+}
+
+int value_bits(const CodecSettings& settings, std::size_t count) {
+  return settings.layer_bits == LayerBits::size && count <= kFewValues ? kMostBits : settings.bits;
+}
+
+double shift_rate_of(const CodecSettings& settings, std::size_t count) {
+  if (settings.shift_rate > 0) return settings.shift_rate;
+  const auto values = static_cast<double>(std::min(count, kQsgdBucket));
+  const double levels = (1 << (value_bits(settings, count) - 1)) - 1;
+  // QSGD's bound of its variance over the square of what it encodes.
+  const double omega = std::min(values / (levels * levels), std::sqrt(values) / levels);
+  return 1 / (1 + omega);
+}
+
+std::size_t sketch_columns(const CodecSettings& settings, std::size_t count, std::uint64_t step) {
+  return kSketchColumns * kept_values(density_at(settings, step), count);
+}
+
+bool is_sketched(const CodecSettings& settings, std::size_t count, std::uint64_t step) {
+  const std::size_t kept = kept_values(density_at(settings, step), count);
+  return 1 + kSketchRows * sketch_columns(settings, count, step) + kept < count;
+}
+
+bool is_factored(int rank, std::size_t rows, std::size_t count) {
+  if (rows < 2 || count / rows < 2) return false;
+  constexpr std::size_t kLeastRatio = 2;
+  return kLeastRatio * static_cast<std::size_t>(rank) * (rows + count / rows) < count;
+}
+
+std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::size_t count,
+                                         std::size_t rows, std::uint64_t step) {
+  const auto bits = [count](std::size_t each) { return (count * each + 7) / 8; };
+  constexpr std::size_t kNumber = 4;  // a float or an index
+  switch (settings.codec) {
+    case Codec::none:
+      return count * kNumber;
+    case Codec::fp16:
+    case Codec::bf16:
+      return count * 2;
+    case Codec::int8:
+    case Codec::natural:
+      return count + kNumber;
+    case Codec::onebit:
+      return bits(1) + 2 * kNumber;
+    case Codec::ef_sign:
+      return bits(1) + kNumber;
+    case Codec::signsgd:
+      return bits(1);
+    case Codec::terngrad:
+      return bits(2) + kNumber;
+    case Codec::qsgd:
+    case Codec::diana:
+      return bits(static_cast<std::size_t>(value_bits(settings, count))) +
+             kNumber * ((count + kQsgdBucket - 1) / kQsgdBucket);
+    case Codec::topk:
+    case Codec::dgc:
+    case Codec::gtopk:
+      return 2 * kNumber * kept_values(density_at(settings, step), count);
+    case Codec::randomk:
+      return kNumber * kept_values(density_at(settings, step), count);
+    case Codec::stc: {
+      const std::size_t kept = kept_values(density_at(settings, step), count);
+      return kNumber * (1 + kept) + (kept + 7) / 8;
+    }
+    case Codec::sbc:
+      return kNumber * (1 + kept_values(density_at(settings, step), count));
+    case Codec::threshold:
+    case Codec::three_lc:
+    case Codec::adacomp:
+    case Codec::qsgd_adaptive:
+      return std::nullopt;
+    case Codec::sketch:
+      if (!is_sketched(settings, count, step)) return count * kNumber;
+      return kNumber * (1 + kSketchRows * sketch_columns(settings, count, step) +
+                        kept_values(density_at(settings, step), count));
+    case Codec::powersgd:
+      if (!is_factored(settings.rank, rows, count)) return count * kNumber;
+      return kNumber * static_cast<std::size_t>(settings.rank) * (rows + count / rows);
+  }
+  return std::nullopt;
+}
+
+const CodecPair& codec_pair(CodecKind kind, SumPlace sums) {
+  for (const auto& pair : kCodecPairs)
+    if (pair.kind == kind && pair.sums == sums) return pair;
+  DYN_ASSERT(false, "every pair of a codec's kind and place of the sum has a row");
+}
+
+const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation) {
+  for (const auto& row : kCodecSynchronisations)
+    if (row.synchronisation == synchronisation) return row;
+  DYN_ASSERT(false, "every synchronisation has a row for codecs");
+}
+
+namespace {
+
+/// Names of the codecs of which this is so, as a file says them.
+template <class F>
+std::string codecs_that(F&& is_so) {
+  std::string names;
+  for (const CodecRow& row : kCodecs)
+    if (is_so(row)) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", row.name);
+  return names;
+}
+
+/// Settings that only some codecs read, at either level.
+std::string misplaced_setting(const CodecSpec& spec) {
+  static const CodecSpec usual;
+  struct Setting {
+    const char* key;
+    bool said;
+    bool (*read_by)(const CodecRow&);
+  };
+  const auto dense = [](const CodecRow& row) { return row.by_density; };
+  const auto bits = [](const CodecRow& row) { return row.by_bits; };
+  const Setting settings[] = {{"density", spec.density != usual.density, dense},
+                              {"density_warmup", spec.density_warmup > 0, dense},
+                              {"bits", spec.bits != usual.bits, bits},
+                              {"layer_bits", spec.layer_bits != usual.layer_bits, bits},
+                              {"shift_rate", spec.shift_rate != usual.shift_rate,
+                               [](const CodecRow& row) { return row.codec == Codec::diana; }},
+                              {"rank", spec.rank != usual.rank,
+                               [](const CodecRow& row) { return row.codec == Codec::powersgd; }},
+                              {"threshold", spec.threshold != usual.threshold,
+                               [](const CodecRow& row) { return row.codec == Codec::threshold; }},
+                              {"clip_each", spec.clip != usual.clip,
+                               [](const CodecRow& row) { return row.codec == Codec::dgc; }}};
+  for (const Setting& setting : settings)
+    if (setting.said && !setting.read_by(codec_row(spec.compression)) &&
+        !setting.read_by(codec_row(spec.group_compression)))
+      return fmt::format("{}: belongs to compression = {}; leave it out", setting.key,
+                         codecs_that(setting.read_by));
+  if (spec.compression == Codec::none && spec.error_feedback != FeedbackWish::usual)
+    return spec.group_compression == Codec::none
+               ? "error_feedback: nothing is lost without compression; leave it out"
+               : "error_feedback: it is that of compression, on the way to the server; within a "
+                 "group it is as usual for the codec (partial); leave it out";
+  return "";
+}
+
+std::string feedback_contradiction(const CodecSpec& spec) {
+  const CodecRow& row = codec_row(spec.compression);
+  if (spec.error_feedback == FeedbackWish::on && row.feedback == FeedbackUse::never)
+    return fmt::format("error_feedback = \"on\" with compression = \"{}\" (illegal): {}", row.name,
+                       row.unbiased
+                           ? "what it has learnt of the gradients stands for a residual; take qsgd"
+                           : "a vote has no scale that a residual could be counted in; take "
+                             "ef-sign");
+  if (spec.error_feedback == FeedbackWish::off && row.feedback == FeedbackUse::always)
+    return fmt::format(
+        "error_feedback = \"off\" with compression = \"{}\" (illegal): what it has not sent yet is "
+        "how it works; take topk",
+        row.name);
+  return "";
+}
+
+/// What weights of neighbours need of a codec: less of a way each time, without help.
+std::string gossip_misfit(const CodecSpec& spec) {
+  const CodecRow& row = codec_row(spec.compression);
+  const auto refusal = [&](const char* fit, const char* why) {
+    return fmt::format("compression = \"{}\" with neighbours ({}): {}", row.name, fit, why);
+  };
+  if (spec.error_feedback == FeedbackWish::on)
+    return refusal("illegal",
+                   "replicas know what was not sent, which error feedback would send twice; leave "
+                   "error_feedback out");
+  if (row.feedback == FeedbackUse::never)
+    return refusal("illegal", "signs alone do not say how far weights went; take ef-sign");
+  if (row.momentum)
+    return refusal("illegal", "momentum is of gradients, and weights are sent; take topk");
+  if (row.codec == Codec::randomk)
+    return refusal("illegal",
+                   "its values are made larger by what is left out, so that replicas overshoot; "
+                   "take topk");
+  if (!row.alike) return refusal("partial", "neighbours expect messages of one size; take topk");
+  return "";
+}
+
+std::string synchronisation_misfit(const CodecRow& row, const TrainingMethodRow& method,
+                                   Synchronisation synchronisation) {
+  const auto refusal = [&](PairFit fit, std::string_view why) {
+    return fmt::format("compression = \"{}\" with synchronisation = \"{}\" ({}): {}", row.name,
+                       name_of(synchronisation), fit == PairFit::partial ? "partial" : "illegal",
+                       why);
+  };
+  const CodecSynchronisation& with = codec_synchronisation(synchronisation);
+  if (with.fit != PairFit::legal) return refusal(with.fit, with.reason);
+  if (row.codec == Codec::signsgd && synchronisation != Synchronisation::bsp)
+    return refusal(PairFit::illegal,
+                   "a vote is all workers' on one step's gradients; take ef-sign");
+  if (row.momentum && synchronisation == Synchronisation::local)
+    return refusal(PairFit::illegal,
+                   "what workers do by themselves between two meetings needs its momentum, which "
+                   "the codec would take upon itself; take topk");
+  if (!row.alike && method.sums == SumPlace::server && !is_asynchronous(synchronisation))
+    return refusal(PairFit::partial,
+                   "a server's place for a message is ready before it comes, and how long it is "
+                   "depends on its values; take topk, or ssp or asp, whose messages are announced");
+  return "";
+}
+
+}  // namespace
+
+std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name,
+                                      Synchronisation synchronisation, bool packed) {
+  if (auto reason = misplaced_setting(spec); !reason.empty()) return reason;
+  if (spec.compression == Codec::none) return "";
+  if (auto reason = feedback_contradiction(spec); !reason.empty()) return reason;
+  const CodecRow& row = codec_row(spec.compression);
+  const TrainingMethodRow& method = method_row(name);
+  const CodecPair& pair = codec_pair(row.kind, method.sums);
+  if (pair.fit != PairFit::legal)
+    return fmt::format("compression = \"{}\" with {} ({}): {}", row.name, method.name,
+                       pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
+  if (!row.of_all.empty() && method.sums != SumPlace::all_reduce)
+    return fmt::format("compression = \"{}\" with {} (partial): {}", row.name, method.name,
+                       row.of_all);
+  if (method.sums == SumPlace::neighbours)
+    if (auto reason = gossip_misfit(spec); !reason.empty()) return reason;
+  if (auto reason = synchronisation_misfit(row, method, synchronisation); !reason.empty())
+    return reason;
+  if (method.engine)
+    return fmt::format(
+        "compression = \"{}\" with {} (partial): the library's own engine sends what it computes; "
+        "take wfbp-a2a",
+        row.name, method.name);
+  if (method.split)
+    return fmt::format(
+        "compression = \"{}\" with {} (illegal): half of a sum is no gradient that could be "
+        "encoded; take wfbp-a2a, mg-wfbp or bytescheduler-a2a",
+        row.name, method.name);
+  if (packed)
+    return fmt::format(
+        "compression = \"{}\" with packing: each says in what form gradients travel; leave one out",
+        row.name);
+  if (row.kind == CodecKind::low_rank && method.grouping == MessageGrouping::parts)
+    return fmt::format(
+        "compression = \"{}\" with {} (partial): parts of {} cut a matrix, which is factored "
+        "whole; "
+        "take wfbp-a2a or mg-wfbp",
+        row.name, method.name, method.name);
+  return "";
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,413 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/vocabulary/vocabulary.hpp"
+#include "train/spec/synchronisation.hpp"
+#include "train/spec/training_method.hpp"
+
+namespace dynamiccl {
+
+/// What travels instead of a gradient's fp32 values, with less in it than they have.
+enum class Codec {
+  none,
+  fp16,
+  bf16,
+  int8,
+  onebit,
+  ef_sign,
+  signsgd,
+  terngrad,
+  qsgd,
+  natural,
+  topk,
+  randomk,
+  threshold,
+  dgc,
+  powersgd,
+  stc,
+  sbc,
+  three_lc,
+  adacomp,
+  gtopk,
+  diana,
+  sketch,
+  qsgd_adaptive
+};
+
+enum class CodecKind {
+  dense,      ///< every value, in a shorter type
+  quantised,  ///< every value, as one of a few levels
+  sparse,     ///< some of the values
+  low_rank,   ///< two thin matrices instead of one
+  sketched    ///< sums of values at random places of a table, then some of the values
+};
+
+/// How encoded gradients of several workers become one sum.
+enum class CodecSum {
+  reduced,   ///< linear: the library's all-reduce of what is encoded
+  gathered,  ///< each worker's by itself, decoded and added in rank order
+  merged     ///< pairs of workers make one frame of two, until there is one for all
+};
+
+/// Whether a worker adds to its next gradient what encoding has taken from the last ones.
+enum class FeedbackUse {
+  never,
+  possible,  ///< where it is asked for
+  usual,     ///< unless told otherwise
+  always
+};
+
+/// "error_feedback": what the file says.
+enum class FeedbackWish { usual, on, off };
+
+template <>
+struct NameTable<FeedbackWish> {
+  static constexpr std::string_view what = "error feedback";
+  static constexpr std::array entries{Named{FeedbackWish::usual, "auto"},
+                                      Named{FeedbackWish::on, "on"},
+                                      Named{FeedbackWish::off, "off"}};
+};
+
+/// "layer_bits": how many bits a value of each gradient gets.
+enum class LayerBits {
+  even,  ///< as many in all
+  size   ///< 8 in gradients of up to kFewValues, which are few bytes; `bits` in others
+};
+
+template <>
+struct NameTable<LayerBits> {
+  static constexpr std::string_view what = "bits of a layer";
+  static constexpr std::array entries{Named{LayerBits::even, "even"},
+                                      Named{LayerBits::size, "size"}};
+};
+
+/// All that is particular to a codec but its loops (train/codecs).
+struct CodecRow {
+  Codec codec;
+  std::string_view name;
+  std::string_view words;  ///< as the surveys call it
+  CodecKind kind = CodecKind::quantised;
+  CodecSum sum = CodecSum::gathered;
+  FeedbackUse feedback = FeedbackUse::possible;
+  bool draws = false;       ///< random numbers, from the run's seed
+  bool unbiased = false;    ///< the expected value is the gradient, without error feedback
+  bool momentum = false;    ///< takes the optimizer's momentum upon itself
+  bool by_density = false;  ///< `density` says how many values it keeps
+  bool alike = true;        ///< a frame is as long on every worker, whatever its values
+  bool on_gpus = true;      ///< kernels encode and decode it too
+  bool by_bits = false;     ///< `bits` and `layer_bits` say how long a value is
+  /// Why it works in sums of all workers in each step alone; empty where it works elsewhere too.
+  std::string_view of_all = "";
+};
+
+// A new codec is a name above, a row here, its bytes in codec_bytes() and its loops.
+inline constexpr std::array kCodecs{
+    CodecRow{.codec = Codec::none, .name = "none", .words = "none", .kind = CodecKind::dense},
+    CodecRow{.codec = Codec::fp16,
+             .name = "fp16",
+             .words = "16-bit floats",
+             .kind = CodecKind::dense,
+             .sum = CodecSum::reduced},
+    CodecRow{.codec = Codec::bf16,
+             .name = "bf16",
+             .words = "16-bit floats",
+             .kind = CodecKind::dense,
+             .sum = CodecSum::reduced},
+    CodecRow{.codec = Codec::int8, .name = "int8", .words = "8-bit quantisation"},
+    CodecRow{.codec = Codec::onebit,
+             .name = "onebit",
+             .words = "1-bit SGD",
+             .feedback = FeedbackUse::usual},
+    CodecRow{.codec = Codec::ef_sign,
+             .name = "ef-sign",
+             .words = "EF-SignSGD",
+             .feedback = FeedbackUse::usual},
+    CodecRow{.codec = Codec::signsgd,
+             .name = "signsgd",
+             .words = "SignSGD with majority vote",
+             .feedback = FeedbackUse::never},
+    CodecRow{.codec = Codec::terngrad,
+             .name = "terngrad",
+             .words = "TernGrad",
+             .draws = true,
+             .unbiased = true},
+    CodecRow{.codec = Codec::qsgd,
+             .name = "qsgd",
+             .words = "QSGD",
+             .draws = true,
+             .unbiased = true,
+             .by_bits = true},
+    CodecRow{.codec = Codec::natural,
+             .name = "natural",
+             .words = "natural compression",
+             .draws = true,
+             .unbiased = true},
+    CodecRow{.codec = Codec::topk,
+             .name = "topk",
+             .words = "top-k",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true},
+    CodecRow{.codec = Codec::randomk,
+             .name = "randomk",
+             .words = "random-k",
+             .kind = CodecKind::sparse,
+             .sum = CodecSum::reduced,
+             .feedback = FeedbackUse::usual,
+             .draws = true,
+             .unbiased = true,
+             .by_density = true},
+    CodecRow{.codec = Codec::threshold,
+             .name = "threshold",
+             .words = "fixed-threshold sparsification",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .alike = false,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::dgc,
+             .name = "dgc",
+             .words = "DGC",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::always,
+             .momentum = true,
+             .by_density = true},
+    CodecRow{.codec = Codec::powersgd,
+             .name = "powersgd",
+             .words = "PowerSGD",
+             .kind = CodecKind::low_rank,
+             .sum = CodecSum::reduced,
+             .feedback = FeedbackUse::usual,
+             .draws = true},
+    CodecRow{.codec = Codec::stc,
+             .name = "stc",
+             .words = "sparse ternary compression (STC)",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::sbc,
+             .name = "sbc",
+             .words = "sparse binary compression (SBC)",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::three_lc,
+             .name = "3lc",
+             .words = "3LC",
+             .feedback = FeedbackUse::usual,
+             .alike = false,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::adacomp,
+             .name = "adacomp",
+             .words = "AdaComp",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::always,
+             .alike = false,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::gtopk,
+             .name = "gtopk",
+             .words = "global top-k (gTop-k)",
+             .kind = CodecKind::sparse,
+             .sum = CodecSum::merged,
+             .feedback = FeedbackUse::always,
+             .by_density = true,
+             .on_gpus = false,
+             .of_all = "what loses against other workers' values goes back to who sent it, which "
+                       "workers that merge with each other know; take topk"},
+    CodecRow{.codec = Codec::diana,
+             .name = "diana",
+             .words = "DIANA",
+             .feedback = FeedbackUse::never,
+             .draws = true,
+             .unbiased = true,
+             .on_gpus = false,
+             .by_bits = true,
+             .of_all =
+                 "workers keep the sum of what all have learnt of their gradients, from every "
+                 "worker's message of every step; take qsgd"},
+    CodecRow{.codec = Codec::sketch,
+             .name = "sketch",
+             .words = "count sketch (Sketched-SGD)",
+             .kind = CodecKind::sketched,
+             .sum = CodecSum::reduced,
+             .feedback = FeedbackUse::usual,
+             .draws = true,
+             .by_density = true,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::qsgd_adaptive,
+             .name = "qsgd-adaptive",
+             .words = "QSGD with bits by significance",
+             .draws = true,
+             .unbiased = true,
+             .alike = false,
+             .on_gpus = false}};
+
+template <>
+struct NameTable<Codec> {
+  static constexpr std::string_view what = "compression";
+  static constexpr auto entries = [] {
+    std::array<Named<Codec>, kCodecs.size()> names{};
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = {kCodecs[i].codec, kCodecs[i].name};
+    return names;
+  }();
+};
+
+constexpr const CodecRow& codec_row(Codec codec) {
+  for (const CodecRow& row : kCodecs)
+    if (row.codec == codec) return row;
+  return kCodecs.front();  // every codec has a row: a test asks
+}
+
+/// What a training cell says of its codec, by the names of its settings.
+struct CodecSpec {
+  Codec compression = Codec::none;
+  FeedbackWish error_feedback = FeedbackWish::usual;
+  double density = 0.01;   ///< share of the values that sparse codecs send
+  int density_warmup = 0;  ///< steps until it is reached
+  int bits = 4;            ///< of a value, QSGD and DIANA
+  LayerBits layer_bits = LayerBits::even;
+  double shift_rate = 0;     ///< DIANA: part of a difference that is learnt; 0 = by the bits
+  int rank = 2;              ///< of PowerSGD's factors
+  double threshold = 0.001;  ///< least magnitude sent
+  double clip = 0;           ///< DGC's limit of a gradient's norm; 0 = none
+  /// Of gradients within a group of workers, where `compression` is of what the group sends to the
+  /// server; "error_feedback" is not for it.
+  Codec group_compression = Codec::none;
+};
+
+/// A codec and what it needs to know, the same on every rank.
+struct CodecSettings {
+  Codec codec = Codec::none;
+  bool feedback = false;
+  double density = 0.01;   ///< share of the values that are kept
+  int density_warmup = 0;  ///< steps in which it comes down from kWarmDensity
+  int bits = 4;            ///< of a value, QSGD and DIANA
+  LayerBits layer_bits = LayerBits::even;
+  double shift_rate = 0;  ///< DIANA, as CodecSpec's
+  int rank = 2;           ///< columns of a factor, PowerSGD
+  double threshold = 0;   ///< least magnitude that is sent
+  double clip = 0;        ///< most of a gradient's norm, of all workers together; 0 = no limit
+  double momentum = 0;    ///< of a codec that takes it upon itself
+};
+/// @param momentum of SGD, which the codec may take upon itself
+CodecSettings resolve_codec(const CodecSpec& spec, double momentum);
+
+/// Density at the beginning of a warm-up (DGC's).
+inline constexpr double kWarmDensity = 0.25;
+/// QSGD takes a norm of so many values each.
+inline constexpr std::size_t kQsgdBucket = 512;
+/// AdaComp's bins, of which each has a largest value.
+inline constexpr std::size_t kAdaBin = 500;
+/// LayerBits::size: gradients of up to so many values get kMostBits.
+inline constexpr std::size_t kFewValues = 4096;
+inline constexpr int kMostBits = 8;
+/// A sketch's rows, each with a place of its own for every value, and its columns for each value
+/// that is looked for in it.
+inline constexpr std::size_t kSketchRows = 5;
+inline constexpr std::size_t kSketchColumns = 4;
+
+/// Whether the host's loops encode a GPU's gradients, by way of host memory: no kernels do.
+bool is_encoded_by_host(const CodecSettings& settings);
+/// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
+double density_at(const CodecSettings& settings, std::uint64_t step);
+/// Of `count` values, at least one.
+std::size_t kept_values(double density, std::size_t count);
+/// Bits of a value in a gradient of so many.
+int value_bits(const CodecSettings& settings, std::size_t count);
+/// DIANA: the part of a decoded difference by which what is known of a gradient of so many values
+/// changes: where nothing is said, as far as the quantiser's noise allows (1 / (1 + omega)).
+double shift_rate_of(const CodecSettings& settings, std::size_t count);
+/// Columns of each of a sketch's rows.
+std::size_t sketch_columns(const CodecSettings& settings, std::size_t count, std::uint64_t step);
+/// Whether a sketch and the values found in it are fewer bytes than all of so many.
+bool is_sketched(const CodecSettings& settings, std::size_t count, std::uint64_t step);
+/// Whether two factors of so many columns are less than half of the matrix.
+bool is_factored(int rank, std::size_t rows, std::size_t count);
+
+/// Bytes of one gradient of `count` values, a matrix of so many rows (1 where it is none), in one
+/// message of that step: what a worker gives to the library. nullopt: depends on the values.
+/// A message of gathered codecs is filled up to a multiple of 4.
+std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::size_t count,
+                                         std::size_t rows, std::uint64_t step);
+
+/// One kind of codec and place of the sum, and why they do not go together; empty where they do.
+struct CodecPair {
+  CodecKind kind;
+  SumPlace sums;
+  PairFit fit;
+  std::string_view reason;
+};
+
+// Every pair has a row: a test asks.
+inline constexpr std::array kCodecPairs{
+    CodecPair{CodecKind::dense, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::low_rank, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::sketched, SumPlace::all_reduce, PairFit::legal, ""},
+    // Workers push frames, which servers decode; answers are plain.
+    CodecPair{CodecKind::dense, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::low_rank, SumPlace::server, PairFit::illegal,
+              "the second factor is computed from the sum of the first, which workers would have "
+              "to pull in between; take a method that all-reduces"},
+    CodecPair{CodecKind::sketched, SumPlace::server, PairFit::illegal,
+              "which values are sent is seen in the sum of all workers' sketches, which workers "
+              "would have to pull in between; take a method that all-reduces"},
+    // CHOCO-SGD: what is encoded is how far weights went from what neighbours know of them.
+    CodecPair{CodecKind::dense, SumPlace::neighbours, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::neighbours, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::neighbours, PairFit::legal, ""},
+    CodecPair{CodecKind::low_rank, SumPlace::neighbours, PairFit::partial,
+              "the second factor is computed from the sum of the first over all workers, whom "
+              "neighbours do not know; take topk or qsgd"},
+    CodecPair{CodecKind::sketched, SumPlace::neighbours, PairFit::partial,
+              "which values are sent is seen in the sum of all workers' sketches, which neighbours "
+              "do not know; take topk"}};
+
+const CodecPair& codec_pair(CodecKind kind, SumPlace sums);
+
+/// A synchronisation, and why nothing is encoded with it; empty where something is.
+struct CodecSynchronisation {
+  Synchronisation synchronisation;
+  PairFit fit;
+  std::string_view reason;
+};
+
+// Every synchronisation has a row: a test asks.
+inline constexpr std::array kCodecSynchronisations{
+    CodecSynchronisation{Synchronisation::bsp, PairFit::legal, ""},
+    // What is encoded is how far a worker's weights went since all were the same.
+    CodecSynchronisation{Synchronisation::local, PairFit::legal, ""},
+    // Each gradient by itself; what is answered, weights, is plain.
+    CodecSynchronisation{Synchronisation::ssp, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::asp, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::staggered, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::backup, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::post_local, PairFit::partial,
+                         "what encoding left of gradients is not what it left of weights, and the "
+                         "switch would lose it; take local"},
+    CodecSynchronisation{Synchronisation::lag, PairFit::partial,
+                         "the server keeps what each worker sent last, plainly; take ssp or bsp"},
+    CodecSynchronisation{Synchronisation::adacomm, PairFit::partial,
+                         "its rule compares losses of plain averages; take local"},
+    CodecSynchronisation{Synchronisation::easgd, PairFit::partial,
+                         "workers are drawn to a centre from weights of their own, of which no "
+                         "difference is common; take local"}};
+
+const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation);
+
+/// Why the compression, and what belongs to it alone, does not go with the rest; empty when it
+/// does.
+std::string compression_contradiction(const CodecSpec& spec, TrainingMethod method,
+                                      Synchronisation synchronisation, bool packed);
+
+}  // namespace dynamiccl

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/wire/record.hpp"
+#include "train/exchange/outliving.hpp"
+#include "train/synchronise/update_server.hpp"
+#include "workers/communicator.hpp"
+
+namespace dynamiccl {
+
+/// A rank's part of a training whose server answers each worker by itself. Ranks: all call the
+/// same.
+class AsynchronousTraining {
+ public:
+  /// @param worker nullptr on the server
+  /// @param silence as UpdateServer's
+  AsynchronousTraining(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                       TrainingWorker* worker, Micros silence);
+  /// The workers are at the start.
+  void start();
+  /// Workers wait as TrainingSpec::switch_to says from now on. Between two phases.
+  void switch_over();
+  /// One phase. @returns the server's rounds, in the rank's own clock's terms, on every rank
+  /// @param epoch_us the rank's clock where all ranks' clocks are 0
+  std::vector<UpdateRound> run(int rounds, double epoch_us);
+  /// What this worker's steps of the last phase took, the typical one; zeros on the server.
+  [[nodiscard]] const StepTimes& typical_step() const { return typical_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const;
+  /// Gradients and answers that this rank holds beyond weights, momentum and one gradient.
+  [[nodiscard]] std::size_t held_bytes() const;
+  /// What this worker's codec did since the last call; nullopt on the server and without one.
+  std::optional<CodingFigures> take_coding();
+  /// The same of what it sent within its group.
+  std::optional<CodingFigures> take_group_coding();
+  /// Staleness, for the server's record.
+  void describe(TrainingFigures& figures) const;
+  [[nodiscard]] const UpdateServer* server() const { return server_.get(); }
+
+ private:
+  Communicator& comm_;
+  TrainingSpec spec_;
+  TrainingWorker* worker_;
+  Outliving<UpdateServer> server_;
+  Outliving<UpdateWorker> steps_;
+  StepTimes typical_;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,351 @@
+#include "train/synchronise/update_server.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/vocabulary/error.hpp"
+#include "workers/clock.hpp"
+#include "workers/standing.hpp"
+#include "workers/tags.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// For a message that was sent long ago to come at last.
+constexpr Micros kGrace{1e6};
+
+}  // namespace
+
+UpdateServer::UpdateServer(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                           Micros silence)
+    : comm_(comm),
+      whole_(spec),
+      silence_(silence),
+      workers_(groups_of(spec, comm.size() - 1)),
+      weights_(plan.elements()),
+      velocity_(plan.elements()),
+      gradient_(plan.elements()),
+      served_(static_cast<std::size_t>(workers_)) {
+  for (auto& served : served_) served.slot.resize(plan.elements());
+  if (plan.codec.codec != Codec::none) decoder_.emplace(plan);
+  serve_as(leg_of(whole_, false));
+}
+
+void UpdateServer::serve_as(const TrainingSpec& leg) {
+  spec_ = leg;
+  together_ = adds_up(spec_);
+  wanted_ = gradients_of_update(spec_, workers_);
+  sum_.resize(together_ ? weights_.size() : 0);
+  summed_ = 0;
+  turn_ = 0;
+}
+
+void UpdateServer::start() {
+  comm_.wait(comm_.irecv(weights_.data(), weights_.size() * sizeof(float), rank_of(0), kPieceTag));
+  std::fill(velocity_.begin(), velocity_.end(), 0.0F);
+  for (auto& served : served_) served.clock = 0;
+  version_ = 0;
+  log_.clear();
+  serve_as(leg_of(whole_, false));
+}
+
+void UpdateServer::switch_over() {
+  log_.push_back({UpdateEvent::Kind::switched, 0, 0});
+  if (!planted_fault().forget_switch) serve_as(leg_of(whole_, true));
+}
+
+std::vector<int> UpdateServer::owing() const {
+  std::vector<int> ranks;
+  for (int worker = 0; worker < workers_; ++worker)
+    if (served_[static_cast<std::size_t>(worker)].computes) ranks.push_back(rank_of(worker));
+  return ranks;
+}
+
+/// Whose gradient may come now.
+std::vector<int> UpdateServer::awaited() const {
+  if (spec_.synchronisation != Synchronisation::staggered) return owing();
+  const int turn = planted_fault().out_of_turn ? workers_ - 1 - turn_ : turn_;
+  return {rank_of(turn)};
+}
+
+/// A worker that was stopped is not forgotten over others that go on without it.
+std::optional<int> UpdateServer::overdue() const {
+  const double now = now_us();
+  for (const int rank : awaited()) {
+    const Served& served =
+        served_[static_cast<std::size_t>((rank - rank_of(0)) / spec_.group_size)];
+    if (now - served.since_us > silence_.count()) return rank;
+  }
+  return std::nullopt;
+}
+
+int UpdateServer::receive() {
+  int from = 0;
+  if (const auto late = overdue()) {
+    try {
+      // Silent by this clock, while the server looked elsewhere: its message may have come.
+      from = comm_.receive_any(&head_, sizeof head_, {*late}, kPushTag, kGrace);
+    } catch (const SilenceError&) {
+      refuse_silence({*late}, silence_);
+    }
+  } else {
+    from = comm_.receive_any(&head_, sizeof head_, awaited(), kPushTag, silence_);
+  }
+  take_gradient(from);
+  const int worker = (from - rank_of(0)) / spec_.group_size;
+  Served& served = served_[static_cast<std::size_t>(worker)];
+  DYN_ASSERT(head_.worker == static_cast<std::uint32_t>(worker) && head_.clock == served.clock,
+             "a worker pushes its steps one after the other");
+  settle(served);
+  served.computes = false;
+  return worker;
+}
+
+/// For the encoded gradient that the heading tells of.
+void UpdateServer::make_room(int from) {
+  const std::size_t limit = decoder_->frame_limit(head_.clock);
+  if (head_.bytes > limit)
+    throw Error(
+        ErrorKind::data,
+        fmt::format("rank {} tells of an encoded gradient of {} bytes, {} makes {} at most; "
+                    "start all ranks from one version",
+                    from, head_.bytes, name_of(whole_.compression), limit));
+  frames_.resize(head_.bytes);
+}
+
+/// After its heading, which says how long it is where it is encoded.
+void UpdateServer::take_gradient(int from) {
+  void* into = gradient_.data();
+  std::size_t bytes = gradient_.size() * sizeof(float);
+  if (decoder_) {
+    make_room(from);
+    into = frames_.data();
+    bytes = frames_.size();
+  }
+  comm_.wait_within(comm_.irecv(into, bytes, from, kPieceTag), from, silence_);
+  if (!decoder_) return;
+  const double start_us = now_us();
+  std::fill(gradient_.begin(), gradient_.end(), 0.0F);
+  decoder_->add_all(head_.clock, frames_.data(), frames_.size(), gradient_.data());
+  decode_us_ += now_us() - start_us;
+}
+
+void UpdateServer::settle(Served& served) {
+  const int rank = rank_of(static_cast<int>(&served - served_.data()));
+  for (const Request request : served.sending) comm_.wait_within(request, rank, silence_);
+  served.sending.clear();
+}
+
+void UpdateServer::update(int gradients) {
+  const float* sum = together_ ? sum_.data() : gradient_.data();
+  const auto momentum = static_cast<float>(optimizer_momentum(spec_));
+  sgd_update({static_cast<float>(spec_.learning_rate), momentum}, weights_.data(), velocity_.data(),
+             sum, static_cast<float>(1.0 / gradients), weights_.size());
+  ++version_;
+}
+
+void UpdateServer::take(int worker) {
+  Served& served = served_[static_cast<std::size_t>(worker)];
+  const double start_us = now_us();
+  const bool late = together_ && head_.version != version_;
+  log_.push_back({late ? UpdateEvent::Kind::dropped : UpdateEvent::Kind::applied,
+                  static_cast<std::uint32_t>(worker), served.clock});
+  ++served.clock;
+  ++served.in_phase;
+  waiting_.push_back(worker);
+  turn_ = (turn_ + 1) % workers_;
+  if (late) return;
+  if (!together_) {
+    const int all = workers_ * spec_.group_size;
+    update(all);
+    if (planted_fault().use_twice && worker == workers_ - 1) update(all);
+  } else {
+    for (std::size_t i = 0; i < sum_.size(); ++i)
+      sum_[i] = summed_ == 0 ? gradient_[i] : sum_[i] + gradient_[i];
+    if (++summed_ == wanted_) {
+      update(wanted_);
+      summed_ = 0;
+    }
+  }
+  update_us_ += now_us() - start_us;
+}
+
+bool UpdateServer::may_go_on(const Served& served) const {
+  switch (spec_.synchronisation) {
+    case Synchronisation::ssp: {
+      std::uint32_t slowest = served.in_phase;
+      for (const auto& other : served_) slowest = std::min(slowest, other.in_phase);
+      const int bound = spec_.staleness + (planted_fault().exceed_bound ? 1 : 0);
+      return served.in_phase - slowest <= static_cast<std::uint32_t>(bound);
+    }
+    case Synchronisation::bsp:
+    case Synchronisation::backup:
+      return served.head.version != version_;  // its part of this update is in, or it was late
+    default:
+      return true;
+  }
+}
+
+void UpdateServer::release(std::uint64_t budget) {
+  std::vector<int> held;
+  for (const int worker : std::exchange(waiting_, {})) {
+    if (allowed_ < budget && may_go_on(served_[static_cast<std::size_t>(worker)])) {
+      ++allowed_;
+      answer(worker, UpdateEvent::Kind::answered);
+    } else {
+      held.push_back(worker);
+    }
+  }
+  waiting_ = std::move(held);
+}
+
+void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
+  const bool goes_on = kind == UpdateEvent::Kind::answered;
+  Served& served = served_[static_cast<std::size_t>(worker)];
+  settle(served);
+  served.computes = goes_on;
+  served.since_us = now_us();
+  served.head = {version_, goes_on ? 1U : 0U};
+  // The weights change while these are on their way.
+  std::copy(weights_.begin(), weights_.end(), served.slot.begin());
+  const std::size_t bytes = served.slot.size() * sizeof(float);
+  served.sending.push_back(
+      comm_.isend(&served.head, sizeof served.head, rank_of(worker), kPullTag));
+  served.sending.push_back(comm_.isend(served.slot.data(), bytes, rank_of(worker), kPieceTag));
+  sent_bytes_ += bytes;
+  log_.push_back({kind, static_cast<std::uint32_t>(worker), served.clock});
+}
+
+std::vector<UpdateRound> UpdateServer::serve(int rounds) {
+  const auto wanted_rounds = static_cast<std::size_t>(rounds);
+  // Steps of the phase; with backup workers updates end it, and steps beside them are free.
+  const std::uint64_t budget =
+      together_ ? UINT64_MAX
+                : static_cast<std::uint64_t>(rounds) * static_cast<std::uint64_t>(workers_);
+  allowed_ = static_cast<std::uint64_t>(workers_);
+  for (auto& served : served_) {
+    served.computes = true;
+    served.since_us = now_us();
+    served.head.version = version_;
+    served.in_phase = 0;
+  }
+  turn_ = 0;
+  std::vector<UpdateRound> done;
+  UpdateRound round{now_us(), 0, 0, 0};
+  int came = 0;
+  while (done.size() < wanted_rounds) {
+    const std::uint32_t before = version_;
+    update_us_ = decode_us_ = 0;
+    if (came == 0) stand_at_next(Standpoint::gradients);
+    take(receive());
+    update_us_ += decode_us_;
+    round.loss += head_.loss;
+    round.update_us += update_us_;
+    ++came;
+    const bool over = together_ ? version_ != before : came == workers_;
+    if (over) {
+      round.loss /= came;
+      round.total_us = now_us() - round.start_us;
+      done.push_back(round);
+      round = {round.start_us + round.total_us, 0, 0, 0};
+      came = 0;
+    }
+    if (done.size() < wanted_rounds) release(budget);
+  }
+  // Backup workers that were late still: what they bring is nobody's.
+  while (!owing().empty()) take(receive());
+  for (const int worker : std::exchange(waiting_, {})) answer(worker, UpdateEvent::Kind::ended);
+  for (auto& served : served_) settle(served);
+  return done;
+}
+
+UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                           TrainingWorker& worker, Micros patience)
+    : comm_(comm),
+      worker_(worker),
+      buffers_(worker),
+      count_(plan.elements()),
+      number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)),
+      patience_(patience) {
+  if (spec.group_size > 1)
+    group_.emplace(comm, group_plan(plan, spec), worker.number(), worker.workers(), spec.group_size,
+                   buffers_.gradients());
+  if (plan.codec.codec != Codec::none)
+    messages_.emplace(plan, static_cast<int>(number_), groups_of(spec, worker.workers()));
+}
+
+UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
+
+void UpdateWorker::start() {
+  clock_ = 0;
+  answer_ = {};
+  if (messages_) messages_->restart();
+  if (group_) group_->restart();
+  if (worker_.number() != 0) return;
+  const std::vector<float> weights = worker_.host_weights();
+  comm_.wait(comm_.isend(weights.data(), count_ * sizeof(float), kUpdateServer, kPieceTag));
+}
+
+std::optional<CodingFigures> UpdateWorker::take_coding() {
+  if (!messages_) return std::nullopt;
+  return messages_->take_coding();
+}
+
+/// The gradient as it travels: all messages of the plan as one.
+std::pair<const void*, std::size_t> UpdateWorker::message() {
+  if (!messages_) return {buffers_.gradients(), count_ * sizeof(float)};
+  messages_->begin_step();
+  const std::size_t bytes = messages_->encode_all(buffers_.gradients(), frames_);
+  return {frames_.data(), bytes};
+}
+
+/// The gradient against the server's weights.
+void UpdateWorker::ask_server() {
+  const auto [pushed_data, pushed_bytes] = message();
+  push_.bytes = pushed_bytes;
+  const std::size_t bytes = count_ * sizeof(float);
+  const Request heading = comm_.irecv(&answer_, sizeof answer_, kUpdateServer, kPullTag);
+  const Request weights = comm_.irecv(buffers_.answers(), bytes, kUpdateServer, kPieceTag);
+  const Request told = comm_.isend(&push_, sizeof push_, kUpdateServer, kPushTag);
+  const Request pushed = comm_.isend(pushed_data, pushed_bytes, kUpdateServer, kPieceTag);
+  sent_bytes_ += pushed_bytes;
+  for (const Request request : {told, pushed, heading, weights})
+    comm_.wait_within(request, kUpdateServer, patience_);
+}
+
+std::vector<StepTimes> UpdateWorker::work() {
+  std::vector<StepTimes> steps;
+  const bool leaves =
+      planted_fault().leave_group && worker_.number() == worker_.workers() - 1 && group_;
+  answer_.goes_on = 1;
+  while (answer_.goes_on != 0) {
+    stand_at_next(Standpoint::step);
+    StepTimes step = worker_.step_by_itself(false);
+    const double start_us = now_us();
+    stand_at(Standpoint::exchange);
+    buffers_.fetch();
+    if (leaves) std::fill_n(buffers_.gradients(), count_, 0.0F);
+    if (group_) {
+      step.loss = group_->mean(step.loss);
+      group_->sum();
+    }
+    push_ = {number_, clock_++, answer_.version, static_cast<float>(step.loss), 0};
+    if (!group_ || group_->leads()) ask_server();
+    if (group_) {
+      group_->share(&answer_, sizeof answer_);
+      group_->share(buffers_.answers(), count_ * sizeof(float));
+    }
+    buffers_.bring();
+    const double there_us = now_us();
+    worker_.take_weights(worker_.sums(), 1);
+    worker_.memory().complete();
+    step.exposed_us = there_us - start_us;
+    step.update_us = now_us() - there_us;
+    step.total_us = now_us() - step.start_us;
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+}  // namespace dynamiccl

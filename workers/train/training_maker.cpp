@@ -1,7 +1,0 @@
-#include "workers/train/training_run.hpp"
-
-namespace dynamiccl {
-
-MakeTraining training_maker() { return make_training_run; }
-
-}  // namespace dynamiccl
