@@ -166,8 +166,7 @@ AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
   explained(
       to, "writing the copy",
       [&] {
-        SQLite::Database source = open_for_reading(from);
-        require_current(source, from, current_schema());
+        SQLite::Database source = as_current(open_for_reading(from), from, current_schema());
         require_own_schema(source, from, current_schema());
         {
           SQLite::Database copy = draft.open();

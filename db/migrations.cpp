@@ -1,5 +1,6 @@
 #include "db/migrations.hpp"
 
+#include <SQLiteCpp/Backup.h>
 #include <fmt/format.h>
 
 #include "core/vocabulary/digest.hpp"
@@ -127,19 +128,18 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
   });
 }
 
-void require_current(SQLite::Database& db, const std::string& path, const SchemaSet& set) {
+SQLite::Database as_current(SQLite::Database db, const std::string& path, const SchemaSet& set) {
   const int version = version_of(db);
   if (version > set.version()) refuse_newer(path, version, set.version());
   refuse_impossible(path, version);
-  if (version < set.version()) {
-    throw Error(
-        ErrorKind::data,
-        fmt::format(
-            "database {}: its schema has version {}, this program reads {}; "
-            "`dynamiccl import {} --db OTHER.sqlite` copies its runs into a database of today, and "
-            "`dynamiccl run FILE --db {}` brings it forward itself",
-            path, version, set.version(), path, path));
-  }
+  if (version == set.version()) return db;
+  require_own_schema(db, path, set);
+  SQLite::Database copy("", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  distrust(copy);
+  SQLite::Backup(copy, db).executeStep();
+  migrate(copy, path, set);
+  copy.exec("PRAGMA query_only=ON; PRAGMA cache_size=-65536");
+  return copy;
 }
 
 void read_through_views_of(SQLite::Database& db, const SchemaSet& set) {

@@ -15,8 +15,10 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
 /// Makes the set's views anew; others go.
 void remake_views(SQLite::Database& db, const SchemaSet& set);
 
-/// @throws Error(data) unless the database has exactly the set's version
-void require_current(SQLite::Database& db, const std::string& path, const SchemaSet& set);
+/// `db` itself where it has the set's version, else a copy of it that was brought forward to it: a
+/// temporary file without a name, which goes with the connection. The file is not written.
+/// @throws Error(data) when the database is newer than the program
+SQLite::Database as_current(SQLite::Database db, const std::string& path, const SchemaSet& set);
 
 /// What `db` reads are the set's views, never the file's, which may be another program's: TEMP
 /// views of the same names stand before them in this connection. The file is not written. PRAGMA

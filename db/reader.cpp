@@ -109,18 +109,51 @@ int allow_reading(void*, int action, const char* name, const char*, const char*,
   }
 }
 
-std::optional<int> runs_back(const std::string& name) {
-  if (name == "last") return 0;
-  if (name.rfind("last~", 0) != 0) return std::nullopt;
-  int back = 0;
-  const char* first = name.data() + 5;
+/// "last~1" of runs of one kind.
+struct RunsBack {
+  std::string_view kind;  ///< "run", "tune" or "import"
+  std::size_t back = 0;
+};
+
+/// @returns nullopt for what begins with none of the words
+std::optional<RunsBack> runs_back(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kWords{
+      {{"last", "run"}, {"last-tune", "tune"}, {"last-import", "import"}}};
+  const auto tilde = std::min(name.find('~'), name.size());
+  const auto* word = std::find_if(kWords.begin(), kWords.end(), [&](const auto& known) {
+    return known.first == std::string_view(name).substr(0, tilde);
+  });
+  if (word == kWords.end()) return std::nullopt;
+  RunsBack found{word->second};
+  if (tilde == name.size()) return found;
   const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(first, end, back);
-  if (parsed.ec != std::errc() || parsed.ptr != end || back < 0) {
-    throw Error(ErrorKind::input,
-                fmt::format("run \"{}\": after last~ comes a number, as in last~1", name));
-  }
-  return back;
+  const auto parsed = std::from_chars(name.data() + tilde + 1, end, found.back);
+  if (parsed.ec != std::errc() || parsed.ptr != end)
+    throw Error(ErrorKind::input, fmt::format("run \"{}\": after {}~ comes a number, as in {}~1",
+                                              name, word->first, word->first));
+  return found;
+}
+
+/// Ids, newest first. A try that failed before anything was measured is left out while there are
+/// others; where none of the kind is left, the runs of all kinds are taken.
+std::vector<std::string> runs_of_kind(const Reader& reader, std::string_view kind) {
+  const Table table = reader.query(
+      "SELECT r.uuid, CASE WHEN EXISTS (SELECT 1 FROM imported_run i WHERE i.run_id = r.id) THEN "
+      "'import' WHEN x.overrides_json LIKE '%\"tune=%' THEN 'tune' ELSE 'run' END AS kind, "
+      "r.status = 'failed' AND NOT EXISTS (SELECT 1 FROM plan_group g JOIN launch l ON l.group_id "
+      "= g.id WHERE g.run_id = r.id) AS tried FROM run r JOIN experiment x ON x.id = "
+      "r.experiment_id ORDER BY r.id DESC");
+  const auto chosen = [&](bool tries, bool of_kind) {
+    std::vector<std::string> ids;
+    for (const auto& row : table.rows)
+      if ((tries || std::get<std::int64_t>(row[2]) == 0) &&
+          (!of_kind || std::get<std::string>(row[1]) == kind))
+        ids.push_back(std::get<std::string>(row[0]));
+    return ids;
+  };
+  auto ids = chosen(false, !kind.empty());
+  if (ids.empty() && kind != "tune" && kind != "import") ids = chosen(false, false);
+  return ids.empty() && kind.empty() ? chosen(true, false) : ids;
 }
 
 }  // namespace
@@ -187,13 +220,13 @@ class Deadline {
 
 class Reader::Impl {
  public:
-  explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
+  explicit Impl(const std::string& path)
+      : path_(path), db_(opened(path, [&] {
+          return as_current(open_for_reading(path), path, current_schema());
+        })) {
     const EndedBySignals opening(db_);
     remove_left_merging(path);
-    opened(path_, [&] {
-      require_current(db_, path_, current_schema());
-      require_own_schema(db_, path_, current_schema());
-    });
+    opened(path_, [&] { require_own_schema(db_, path_, current_schema()); });
     // What does not fit into memory would go on into temporary files until a disk is full.
     sqlite3_hard_heap_limit64(static_cast<sqlite3_int64>(kMostAnswerBytes));
     db_.exec("PRAGMA temp_store=MEMORY");
@@ -281,6 +314,11 @@ Table Reader::query(const std::string& sql, const std::vector<Value>& params) co
   }
 }
 
+std::string Reader::newest_run() const {
+  const auto ids = runs_of_kind(*this, "");
+  return ids.empty() ? "" : ids.front();
+}
+
 std::string Reader::resolve_run(const std::string& name) const {
   const auto text = [](const Value& value) { return std::get<std::string>(value); };
   const Table runs = query("SELECT uuid FROM run ORDER BY id DESC");
@@ -289,12 +327,12 @@ std::string Reader::resolve_run(const std::string& name) const {
         ErrorKind::input,
         fmt::format("database {}: holds no run yet; `dynamiccl run FILE` makes one", path()));
   }
-  if (const auto back = runs_back(name)) {
-    if (static_cast<std::size_t>(*back) < runs.rows.size()) {
-      return text(runs.rows[static_cast<std::size_t>(*back)][0]);
-    }
-    throw Error(ErrorKind::input, fmt::format("run \"{}\": the database holds only {}", name,
-                                              counted(runs.rows.size(), "run")));
+  if (const auto wanted = runs_back(name)) {
+    const auto ids = runs_of_kind(*this, wanted->kind);
+    if (wanted->back < ids.size()) return ids[wanted->back];
+    const std::string which = wanted->kind == "run" ? "" : fmt::format(" of {}", wanted->kind);
+    throw Error(ErrorKind::input, fmt::format("run \"{}\": the database holds only {}{}", name,
+                                              counted(ids.size(), "run"), which));
   }
   std::vector<std::string> fitting;
   for (const auto& row : runs.rows) {

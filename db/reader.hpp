@@ -27,7 +27,13 @@ class Reader {
   /// statement or several, or tries to write
   [[nodiscard]] Table query(const std::string& sql, const std::vector<Value>& params = {}) const;
 
-  /// Full id of a run from a unique prefix of it, "last" or "last~N" (N runs before the last).
+  /// Id of the newest run of any kind but a try that failed before anything was measured; "" where
+  /// there is none.
+  [[nodiscard]] std::string newest_run() const;
+
+  /// Full id of a run from a unique prefix of it, "last" or "last~N" (N before the last) of what
+  /// `run` measured, "last-tune" or "last-import" of the others, likewise. Where nothing was
+  /// measured by `run`, "last" is the newest of all.
   /// @throws Error(input) when there is no such run or the prefix fits several
   [[nodiscard]] std::string resolve_run(const std::string& name) const;
 

@@ -336,4 +336,5 @@ SELECT
 FROM v_measurement v
 JOIN training t ON t.measurement_id = v.measurement_row
 LEFT JOIN v_time_to_target a ON a.measurement_row = v.measurement_row
-GROUP BY v.measurement_row;
+-- By the run, too: only so does SQLite make the rows of no other run than the one asked for.
+GROUP BY v.run_row, v.measurement_row;

@@ -25,6 +25,8 @@ std::int64_t launches_of(const CellFigure& figure) {
   return static_cast<std::int64_t>(figure.launches.size());
 }
 
+std::string column_called(const std::string& name) { return name == "size" ? "size_bytes" : name; }
+
 std::string stored_value(const std::string& column, const std::string& wanted) {
   if (column == "size_bytes") return std::to_string(parse_bytes(wanted).count());
   if (column == "in_place") {
@@ -50,7 +52,7 @@ std::string stored_value(const std::string& column, const std::string& wanted) {
 std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures,
                                        const CellConditions& where) {
   for (const auto& condition : where) {
-    const auto& axis = condition.first;
+    const std::string axis = column_called(condition.first);
     const std::string value = stored_value(axis, condition.second);
     // An unknown axis is a mistake also where there is no figure to look at.
     axis_value(CellFigure{}, axis);

@@ -13,6 +13,9 @@ namespace dynamiccl {
 /// Column = value, all must hold: {"backend", "openmpi"}. Sizes may be written "64KiB".
 using CellConditions = std::vector<std::pair<std::string, std::string>>;
 
+/// The column that a condition means: "size" as experiments call it is size_bytes.
+std::string column_called(const std::string& name);
+
 /// A value of a condition as it is stored: "64KiB" as bytes, "true" of in_place as "1".
 /// @throws Error(input) where the column can have no such value
 std::string stored_value(const std::string& column, const std::string& wanted);

@@ -27,7 +27,7 @@ std::vector<std::int64_t> runs_in_scope(const Reader& reader, const QueryScope& 
   if (all) {
     add(reader.query("SELECT id FROM run ORDER BY id DESC"));
   } else if (scope.runs.empty()) {
-    add(reader.query("SELECT id FROM run ORDER BY id DESC LIMIT 1"));
+    add(reader.query("SELECT id FROM run WHERE uuid = ?1", {reader.newest_run()}));
   } else {
     for (const auto& name : scope.runs) {
       add(reader.query("SELECT id FROM run WHERE uuid = ?1", {reader.resolve_run(name)}));
@@ -65,7 +65,8 @@ bool of_one_run(const Table& table) {
 }
 
 void keep_rows_where(Table& table, const QueryScope& scope) {
-  for (const auto& [column, wanted] : scope.where) {
+  for (const auto& [name, wanted] : scope.where) {
+    const std::string column = column_index(table, name) ? name : column_called(name);
     const auto at = column_index(table, column);
     if (!at) {
       throw Error(ErrorKind::input, fmt::format("no column \"{}\" to choose rows by; {}", column,

@@ -99,6 +99,26 @@ TEST_CASE("a reader sees whole launches while a writer writes", "[G-01]") {
   }
 }
 
+TEST_CASE("last is the newest that was measured by run, not a search or a try that failed") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto begin = [&](const char* id, const char* mark, const char* status) {
+    auto plan = make_plan(id, {"bare-metal"}, {"allreduce"}, {1024});
+    if (*mark != '\0') plan.run.overrides = {mark};
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    store.end_run(id, status);
+  };
+  begin("measured", "", "complete");
+  begin("searched", "tune=live", "complete");
+  begin("tried", "tune=job", "failed");
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(reader.resolve_run("last") == "measured");
+  CHECK(reader.resolve_run("last-tune") == "searched");
+  CHECK(reader.newest_run() == "searched");
+  CHECK_THROWS_WITH(reader.resolve_run("last-import"), ContainsSubstring("only 0 runs of import"));
+  CHECK_THROWS_WITH(reader.resolve_run("last~1"), ContainsSubstring("holds only 1 run"));
+}
+
 TEST_CASE("run names: unique prefixes, and what is ambiguous", "[G-01]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
@@ -113,4 +133,5 @@ TEST_CASE("run names: unique prefixes, and what is ambiguous", "[G-01]") {
                     ContainsSubstring("fits 2 runs") && ContainsSubstring("more letters"));
   CHECK_THROWS_WITH(reader.resolve_run(""), ContainsSubstring("no run"));
   CHECK_THROWS_WITH(reader.resolve_run("last~x"), ContainsSubstring("last~1"));
+  CHECK_THROWS_WITH(reader.resolve_run("last-tune"), ContainsSubstring("only 0 runs of tune"));
 }
