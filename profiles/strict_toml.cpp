@@ -82,7 +82,10 @@ toml::table parse_toml(const std::string& text, const std::string& source) {
     return parse_toml_text(text, source);
   } catch (const toml::parse_error& error) {
     throw Error(ErrorKind::input,
-                fmt::format("{}: {}", place(source, error.source()), error.description()));
+                fmt::format("{}: {}{}", place(source, error.source()), error.description(),
+                            error.description().find("control characters") != std::string_view::npos
+                                ? "; is a quote missing at the end of this line?"
+                                : ""));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <numeric>
 #include <utility>
@@ -39,6 +40,17 @@ std::string in_small_letters(std::string_view text) {
 }  // namespace
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
+  // Short names that other programs have for the same.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kShort{
+      {{"bf16", "bfloat16"},
+       {"fp16", "float16"},
+       {"half", "float16"},
+       {"fp32", "float32"},
+       {"fp64", "float64"},
+       {"double", "float64"}}};
+  for (const auto& [name, whole] : kShort)
+    if (in_small_letters(word) == name && std::ranges::find(known, whole) != known.end())
+      return std::string(whole);
   std::string best;
   // A third of the word (rounded) may be wrong; beyond that a guess misleads more than it helps.
   std::size_t limit = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;

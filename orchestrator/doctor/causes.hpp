@@ -41,6 +41,7 @@ struct Cause {
   Proof (*proof)();
   /// It may cost nothing here, or even gain: found is what --prove finds slower with it.
   bool doubtful = false;
+  bool advice = false;  ///< costs time in every environment: nothing is wrong with this one
 };
 
 std::span<const Cause> all_causes();

@@ -98,6 +98,14 @@ Dimension zipped(const std::map<std::string, Dimension>& axes, TableReader& tabl
   return result;
 }
 
+/// What may stand there, of what everybody has.
+std::string_view axis_example(std::string_view axis) {
+  return axis == "ranks"          ? "2"
+         : axis == "architecture" ? "[\"ring\", \"ps\"]"
+         : axis == "backend"      ? "[\"openmpi\", \"mpich\", \"gloo\"]"
+                                  : "[\"bare-metal\", \"single-docker\"]";
+}
+
 void read_dimensions(TableReader& root, const Profiles& known, Experiment& experiment) {
   std::set<std::string> given;
   if (auto axes = root.table("axes")) {
@@ -128,9 +136,8 @@ void read_dimensions(TableReader& root, const Profiles& known, Experiment& exper
   if (root.has("axes") && !root.node("axes")->is_table()) return;
   for (const char* required : kRequiredAxes) {
     if (!given.contains(required))
-      root.complain("axes",
-                    fmt::format("expected axes.{0}, as in `{0} = {1}` below [axes]", required,
-                                std::string_view(required) == "ranks" ? "2" : "[\"...\"]"));
+      root.complain("axes", fmt::format("expected axes.{0}, as in `{0} = {1}` below [axes]",
+                                        required, axis_example(required)));
   }
 }
 

@@ -51,7 +51,10 @@ std::vector<Token> tokenize(std::string_view text) {
       tokens.push_back({Token::Kind::op, std::string(1, c), column});
       ++i;
     } else {
-      fail(column, fmt::format("unexpected \"{}\"", c));
+      fail(column, fmt::format("unexpected \"{}\"{}", c,
+                               c == '&'   ? "; did you mean \"and\"?"
+                               : c == '|' ? "; did you mean \"or\"?"
+                                          : ""));
     }
   }
   for (const Token& token : tokens)

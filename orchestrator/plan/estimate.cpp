@@ -22,18 +22,36 @@ constexpr double kSharedBytesPerUs = 2000;
 constexpr double kBridgeBytesPerUs = 1000;
 constexpr double kFlopsPerUs = 50e3;     // of training, all ranks together
 constexpr double kGpuFlopsPerUs = 20e6;  // of each rank's GPU
-constexpr double kTrainingUs = 10e6;     // model, profile and cost table
+constexpr double kTrainingUs = 10e6;     // model, profile and cost table, at most
+constexpr double kLeastTrainingUs = 0.3e6;
+constexpr double kProfiledSteps = 20;
+constexpr double kCostCalls = 50;        // of all gradients at once
 constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
 
-/// The steps themselves: a budget is trained in full, else the cap ends them.
-double trained_us(const WorkCell& cell, const PlannedGroup& group, double cap_us) {
-  const TrainingSpec spec = training_spec(cell);
+/// One step of a worker's computation, as fast as the model's arithmetic lets it be.
+double computed_us(const TrainingSpec& spec, const PlannedGroup& group) {
   const int workers = std::max(1, workers_of(spec, group.ranks));
-  const double steps = budgeted_worker_steps(spec, workers);
-  if (steps == 0) return 1.5 * cap_us;
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
   const bool on_gpu = backend_facts(group.backend).on_gpu;
-  return steps * waited_us(spec, on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs);
+  return on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs;
+}
+
+/// The steps themselves: a budget is trained in full, else the cap ends what the protocol asks for.
+double trained_us(const WorkCell& cell, const PlannedGroup& group, const Protocol& protocol) {
+  const TrainingSpec spec = training_spec(cell);
+  const double step_us = computed_us(spec, group);
+  const double steps = budgeted_worker_steps(spec, std::max(1, workers_of(spec, group.ranks)));
+  if (steps > 0) return steps * waited_us(spec, step_us);
+  const double sent_us = static_cast<double>(cell.size.count()) / kBridgeBytesPerUs * group.ranks;
+  return std::min(1.5 * protocol.cell_time_cap.count(),
+                  (protocol.warmup + protocol.iterations) * waited_us(spec, step_us + sent_us));
+}
+
+/// Before the first step: the model, its profile, what its messages cost.
+double prepared_us(const WorkCell& cell, const PlannedGroup& group) {
+  return std::min(kTrainingUs,
+                  kLeastTrainingUs + kProfiledSteps * computed_us(training_spec(cell), group) +
+                      kCostCalls * static_cast<double>(cell.size.count()) / kBridgeBytesPerUs);
 }
 
 double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,
@@ -41,7 +59,8 @@ double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool brid
   const double cap_us = protocol.cell_time_cap.count();
   if (cell.collective == Collective::training) {
     const bool tries = group.ranks > 1 && leaves_a_choice(training_spec(cell));
-    return kTrainingUs + (tries ? kTrialCaps : 0) * cap_us + trained_us(cell, group, cap_us);
+    return prepared_us(cell, group) + (tries ? kTrialCaps : 0) * cap_us +
+           trained_us(cell, group, protocol);
   }
   const double bytes = static_cast<double>(cell.size.count());
   const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +

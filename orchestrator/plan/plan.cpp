@@ -44,6 +44,19 @@ bool splits_over_ranks(Collective collective) {
          collective == Collective::gather || collective == Collective::alltoall;
 }
 
+std::uint64_t parts_of(Collective collective, int ranks) {
+  return splits_over_ranks(collective) ? static_cast<std::uint64_t>(ranks) : 1;
+}
+
+/// The size that is measured: as nccl-tests has it, every rank's part is of whole elements. Where
+/// nothing would be left it stays as asked for, and is impossible.
+Bytes size_for_ranks(const WorkCell& cell, int ranks) {
+  const auto parts = parts_of(cell.collective, ranks);
+  const auto unit = parts * element_bytes(cell.datatype);
+  const auto whole = cell.size.count() / unit * unit;
+  return parts == 1 || whole == 0 ? cell.size : Bytes(whole);
+}
+
 bool has_own_ring(Collective collective) {
   return collective == Collective::allreduce || collective == Collective::allgather ||
          collective == Collective::reduce_scatter;
@@ -153,8 +166,7 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return fmt::format(
         "own_ring is written for allreduce, allgather and reduce_scatter, not for {}",
         name_of(cell.collective));
-  const auto parts =
-      splits_over_ranks(cell.collective) ? static_cast<std::uint64_t>(group.ranks) : 1;
+  const auto parts = parts_of(cell.collective, group.ranks);
   if (cell.size.count() % (parts * element_bytes(cell.datatype)) != 0)
     return fmt::format("{} do not split into {} equal part{} of whole {} elements",
                        format_bytes(cell.size), parts, parts == 1 ? "" : "s",
@@ -338,11 +350,14 @@ class Expansion {
     }
   }
 
-  void add_cell(PlannedGroup& group, std::unordered_set<std::string>& seen, WorkCell& cell) {
+  void add_cell(PlannedGroup& group, std::unordered_set<std::string>& seen, WorkCell cell) {
+    const Bytes asked = cell.size;
     for (const auto& knobs : call_knobs_.at(group.backend)) {
       if (++points_ > kMostPoints) refuse_too_many("points to choose from", kMostPoints);
       cell.knobs = knobs;
+      cell.size = asked;
       if (!wanted(group, cell)) continue;
+      cell.size = size_for_ranks(cell, group.ranks);
       cell.id =
           stable_id(fmt::format("{}|{}|{}|{}|{}|{}|{}", group.id, name_of(cell.collective),
                                 cell.size.count(), name_of(cell.datatype), cell.algorithm,
@@ -350,6 +365,7 @@ class Expansion {
       if (!seen.insert(cell.id).second) continue;
       if (++cells_ > kMostCells) refuse_too_many("cells", kMostCells);
       PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
+      planned.rounded = !(cell.size == asked);
       if (planned.impossible.empty())
         planned.impossible = why_no_algorithm(
             group, cell, experiment_.profiles.at(group.environment), capabilities_);

@@ -15,6 +15,12 @@ std::size_t PlannedGroup::possible_cells() const {
       cells.begin(), cells.end(), [](const PlannedCell& cell) { return cell.impossible.empty(); }));
 }
 
+std::size_t PlannedGroup::rounded_cells() const {
+  return static_cast<std::size_t>(std::count_if(
+      cells.begin(), cells.end(),
+      [](const PlannedCell& cell) { return cell.rounded && cell.impossible.empty(); }));
+}
+
 std::size_t Plan::cell_count() const {
   std::size_t count = 0;
   for (const auto& group : groups) count += group.cells.size();

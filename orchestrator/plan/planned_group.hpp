@@ -41,6 +41,7 @@ struct Capabilities {
 struct PlannedCell {
   WorkCell work;
   std::string impossible;  ///< reason; empty = to be measured
+  bool rounded = false;    ///< of another size than asked for, which does not split over the ranks
 };
 
 /// Ranks that start together: environment x backend x architecture x ranks x launch-scope knobs.
@@ -55,6 +56,7 @@ struct PlannedGroup {
   std::vector<PlannedCell> cells;
 
   [[nodiscard]] std::size_t possible_cells() const;
+  [[nodiscard]] std::size_t rounded_cells() const;
   /// True when a cell trains, so that the ranks are trainers.
   [[nodiscard]] bool trains() const;
 };

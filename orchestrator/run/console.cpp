@@ -17,31 +17,49 @@
 
 namespace dynamiccl {
 
-bool stderr_may_be_coloured() {
+namespace {
+
+bool may_be_coloured(int descriptor) {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
-         term != nullptr && std::string_view(term) != "dumb";
+  return isatty(descriptor) == 1 && (no_color == nullptr || *no_color == '\0') && term != nullptr &&
+         std::string_view(term) != "dumb";
 }
 
-std::size_t columns_for_rows() {
+}  // namespace
+
+bool stderr_may_be_coloured() { return may_be_coloured(STDERR_FILENO); }
+
+std::string coloured_for_stdout(std::string text) {
+  if (!may_be_coloured(STDOUT_FILENO)) return text;
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kWords{
+      {{"SLOWER", "\033[31m"},
+       {"FASTER", "\033[32m"},
+       {"FAILED", "\033[31m"},
+       {"FLAGGED", "\033[31m"},
+       {"NOT VERIFIED", "\033[31m"}}};
+  for (const auto& [word, colour] : kWords)
+    for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+      const std::string shown = fmt::format("{}{}\033[0m", colour, word);
+      text.replace(at, word.size(), shown);
+      at += shown.size();
+    }
+  return text;
+}
+
+std::size_t stdout_columns() {
+  constexpr std::size_t kElsewhere = 100;
   constexpr std::size_t kMost = 10000;
   winsize size{};
   if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     return size.ws_col;
   const char* said = std::getenv("COLUMNS");
-  if (said == nullptr) return 0;
+  if (said == nullptr) return kElsewhere;
   std::size_t columns = 0;
   const std::string_view text(said);
   const auto read = std::from_chars(text.data(), text.data() + text.size(), columns);
   const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  return whole && columns <= kMost ? columns : 0;
-}
-
-std::size_t stdout_columns() {
-  constexpr std::size_t kElsewhere = 100;
-  const std::size_t columns = columns_for_rows();
-  return columns == 0 ? kElsewhere : columns;
+  return whole && columns > 0 && columns <= kMost ? columns : kElsewhere;
 }
 
 std::string two_columns(const std::vector<std::pair<std::string, std::string>>& entries,

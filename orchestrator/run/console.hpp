@@ -19,9 +19,10 @@ bool stderr_may_be_coloured();
 
 /// Columns of the terminal that stdout is. Of a file or a pipe: $COLUMNS where it is set, else 100.
 std::size_t stdout_columns();
-/// The same for tables, but without a limit (0) in a file or a pipe, where other programs look for
-/// words in whole rows.
-std::size_t columns_for_rows();
+
+/// A text with its verdicts coloured, where stdout is a terminal and neither NO_COLOR nor TERM=dumb
+/// is set.
+std::string coloured_for_stdout(std::string text);
 
 /// A line for each name and what it is, in two columns.
 /// @param columns what is longer goes on below itself; 0 = one line each, whatever its length

@@ -81,6 +81,8 @@ void read_property(Column& column, const std::string& word, const std::string& w
     column.shown = Shown::where_it_varies;
   } else if (word == "told") {
     column.shown = Shown::where_told;
+  } else if (word == "for_programs") {
+    column.shown = Shown::for_programs;
   } else if (word == "exact") {
     column.exact = true;
   } else if (word == "interval") {

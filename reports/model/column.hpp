@@ -12,8 +12,9 @@ enum class ColumnType { text, integer, real, json };
 /// When a table for people has a column.
 enum class Shown {
   always,
-  where_it_varies,  ///< told once, under the table, where all rows agree
-  where_told        ///< left out where no row has a value
+  where_it_varies,  ///< told once, above the table, where all rows agree
+  where_told,       ///< left out where no row has a value
+  for_programs      ///< never: another column tells people the same
 };
 
 /// What one column of a table holds. Its name is the key in JSON and CSV.

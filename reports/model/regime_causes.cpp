@@ -33,12 +33,12 @@ std::string apart_text(const json& ingredients) {
 RegimeCause no_shared_memory(const json& ingredients, const std::string& why) {
   const std::string because = why.empty() ? "" : " (" + why + ")";
   if (!text_at(ingredients, "library").starts_with("nccl-"))
-    return {"no memory shared between ranks" + because, "ipc = \"shared\" in the profile"};
+    return {"no memory shared between ranks" + because,
+            "environment = \"cross-docker-shared-ipc\""};
   const bool by_setting = why.find("NCCL_SHM_DISABLE=1") != std::string::npos;
   return {"NCCL's ranks share no memory" + because,
-          by_setting ? "NCCL_P2P_DISABLE and NCCL_SHM_DISABLE unset"
-                     : "ipc, uts, network = \"host\", gpus = \"all\"; or one host by a folder: "
-                       "dynamiccl doctor"};
+          by_setting ? "unset NCCL_P2P_DISABLE NCCL_SHM_DISABLE"
+                     : "environment = \"cross-docker-shared\" or \"cross-docker-one-host\""};
 }
 
 }  // namespace
@@ -66,11 +66,12 @@ std::vector<RegimeCause> regime_causes(const json& regime, const std::set<std::s
     causes.push_back(no_shared_memory(ingredients, text_at(evidence, "intra_link")));
   if (is_at(ingredients, "single_copy", false) && text_at(ingredients, "intra_link") == "shm")
     causes.push_back({"shared memory without single copy" + because("single_copy"),
-                      "pid = \"shared\" and SYS_PTRACE in the profile"});
+                      "dynamiccl doctor ENVIRONMENT --prove --cause cma-blocked"});
   if (is_at(ingredients, "small_shm", true))
-    causes.push_back({"small /dev/shm" + because("small_shm"), "a larger shm_size in the profile"});
+    causes.push_back({"small /dev/shm" + because("small_shm"),
+                      "dynamiccl doctor ENVIRONMENT --prove --cause small-shm"});
   if (tier.starts_with("shaped-"))
-    causes.push_back({"links capped: " + tier.substr(7), "a profile without the cap"});
+    causes.push_back({"links capped: " + tier.substr(7), "environment = \"cross-docker\""});
   if (const auto names = apart_text(ingredients); !names.empty())
     causes.push_back({"namespaces apart: " + names, ""});
   return causes;

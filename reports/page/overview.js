@@ -56,7 +56,18 @@
     return svg;
   }
 
-  /** One environment: name, median ratio, its cells, why. */
+  /** The medians of an environment's libraries: one over all of them would hide that one gains what another loses. */
+  function perLibrary(mine) {
+    const { el, lists, format } = Report;
+    return [...new Set(mine.map(cell => cell.backend))].sort((a, b) => a - b).map(backend => {
+      const own = mine.filter(cell => cell.backend === backend);
+      const sorted = own.map(cell => cell.ratio).sort((a, b) => a - b);
+      const surely = own.some(cell => ["SLOWER", "FASTER", "SAME"].includes(lists.verdicts[cell.verdict]));
+      return el("div", {}, el("span", { class: surely ? "big" : "big unclear" }, format.ratio(quantile(sorted, .5))), el("small", {}, `${lists.backends[backend]}, median of ${own.length}`));
+    });
+  }
+
+  /** One environment: name, median ratios, its cells, why. */
   function costRow(environment, cells, scale) {
     const { el, lists, format, environmentLook, swatch } = Report;
     const name = lists.environments[environment];
@@ -69,11 +80,10 @@
         el("small", {}, name === "bare-metal" ? "the baseline" : measured ? "no such cell on bare metal" : "not measured")), el("div", { class: "strip-box" }), why(environment));
     }
     const count = verdict => mine.filter(cell => lists.verdicts[cell.verdict] === verdict).length;
-    const sorted = mine.map(cell => cell.ratio).sort((a, b) => a - b);
     const worst = mine.filter(cell => lists.verdicts[cell.verdict] === "SLOWER").reduce((most, cell) => Math.max(most, cell.sure), 0);
     const surely = count("SLOWER") + count("FASTER") + count("SAME");
     return el("div", { class: "cost" }, title,
-      el("div", {}, el("div", { class: surely ? "big" : "big unclear" }, format.ratio(quantile(sorted, .5))), el("small", {}, `median of ${mine.length} cells` + (worst ? `; surely up to ${format.ratio(worst)}` : surely ? "" : ", none of them sure"))),
+      el("div", {}, perLibrary(mine), el("small", {}, worst ? `surely up to ${format.ratio(worst)}` : surely ? "" : "none of them sure")),
       el("div", { class: "strip-box" }, strip(environment, mine, scale), el("small", {},
         `${count("SLOWER")} slower, ${count("SAME")} same, ${count("FASTER")} faster, ${count("UNCLEAR")} unclear` + (count("NOT JUDGED") ? `, ${count("NOT JUDGED")} not judged: ranks waited for cores` : ""))),
       why(environment));
@@ -98,6 +108,9 @@
       const cells = visible().filter(cell => cell.ratio !== null && (alone || several(cell)));
       const left = visible().filter(cell => cell.ratio !== null).length - cells.length;
       const scale = scaleOf(cells, root.clientWidth);
+      // What speaks against the figures stands before them.
+      const doubts = ((Report.data.sections.coverage || {}).trust || []).filter(text => /FLAGGED|TOO SHORT|FAILS|NOT VERIFIED/.test(text));
+      if (doubts.length) root.append(el("ul", { class: "note" }, doubts.map(text => el("li", {}, text.replaceAll("`", "")))));
       const rows = el("div", { class: "costs" }, environmentOrder.filter(e => Report.state.environments.has(e)).map(e => costRow(e, cells, scale)));
       if (cells.length) rows.append(axisRow(scale));
       root.append(rows);

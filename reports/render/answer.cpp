@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/verdict.hpp"
@@ -14,59 +14,35 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "db/usual_db.hpp"
+#include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/regime_causes.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/model/target_times.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
 #include "reports/model/waits.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/humanise.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {
 
 constexpr std::size_t kUsualWidth = 100;
 constexpr std::size_t kLeastWidth = 60;
-constexpr std::size_t kLines = 30;            // of the usual width
-constexpr std::size_t kMostEnvironments = 6;  // fewer where the rest is long
-constexpr std::size_t kLeastEnvironments = 4;
+constexpr std::size_t kLines = 30;  // of the usual width, where the machine has little to say
+constexpr std::size_t kLeastRows = 3;
+constexpr std::size_t kMostRows = 12;
 constexpr std::size_t kMostCauses = 2;
-constexpr std::size_t kMostDoubts = 3;
-constexpr std::size_t kLongDoubt = 2;  // lines
-constexpr std::size_t kBusyLines = 3;  // whole, as what to do stands at their end
 
-/// How many lines of this width hold what `lines` of the usual one do.
-std::size_t lines_for(std::size_t lines, std::size_t width) {
-  return width >= kUsualWidth ? lines : (lines * kUsualWidth + width - 1) / width;
-}
-
-/// The line with " ..." where it ends, cut before a word and never behind a number: "2" of
-/// "23.5 GiB" and "1" of "1 of 2 launches" would say something else.
-std::string with_more(std::string line, std::size_t width) {
-  constexpr std::string_view kMore = " ...";
-  const auto ends_in_number = [&] {
-    return !line.empty() && std::isdigit(static_cast<unsigned char>(line.back())) != 0;
-  };
-  while (line.size() + kMore.size() > width || ends_in_number()) {
-    const auto blank = line.find_last_of(' ');
-    const auto before = line.find_last_not_of(' ', blank);
-    if (blank == std::string::npos || before == std::string::npos) break;  // one word
-    line.resize(before + 1);
-  }
-  if (line.size() + kMore.size() > width) line.resize(width - kMore.size());
-  return line + std::string(kMore);
-}
-
-/// The text in lines of `width` columns, those after the first indented: what `most` of the usual
-/// width hold.
-std::string wrapped(const std::string& text, const std::string& indent, std::size_t most,
-                    std::size_t width) {
-  most = lines_for(most, width);
+/// The text in lines of `width` columns, those after the first indented; whole, as what is to be
+/// done stands at the end of many.
+std::string wrapped(const std::string& text, const std::string& indent, std::size_t width) {
   std::vector<std::string> lines{""};
   for (const auto& word : split(one_line(text), ' ')) {
     if (word.empty()) continue;
@@ -75,10 +51,6 @@ std::string wrapped(const std::string& text, const std::string& indent, std::siz
     auto& line = lines.back();
     line += (line.empty() || line == indent ? "" : " ") + word;
     if (line.size() > width) line.resize(width);
-  }
-  if (lines.size() > most) {
-    lines.resize(most);
-    lines.back() = with_more(lines.back(), width);
   }
   return join(lines, "\n") + "\n";
 }
@@ -132,121 +104,113 @@ std::string busy_text(const std::vector<CellFigure>& figures, const std::vector<
                                    : fmt::format(" to {} x in {}", format_number(*high),
                                                  counted(factors.size(), "cell"))));
   }
-  return wrapped(busy, "  ", kBusyLines, width) +
-         (sure.empty() ? "" : wrapped("surely all the same: " + join(sure, "; "), "  ", 1, width));
+  return wrapped(busy, "  ", width) +
+         (sure.empty() ? "" : wrapped("surely all the same: " + join(sure, "; "), "  ", width));
 }
 
-/// By environment: "cma 12.3 GB, tcp 1.2 MB", the most first.
-std::map<std::string, std::string> moved_by(const Reader& reader, std::int64_t run) {
+using Place = std::tuple<std::pair<std::size_t, std::string>, std::string>;
+
+/// Environment and library.
+Place place_of(const CellFigure& f) { return {environment_order(f.environment), f.backend}; }
+
+/// By place: "cma 99 %, tcp 1 %", the most first.
+std::map<Place, std::string> moved_by(const Reader& reader, std::int64_t run) {
   const Table table = reader.query(
-      "SELECT v.environment, t.transport, sum(t.payload_bytes) AS bytes FROM v_launch v "
+      "SELECT v.environment, v.backend, t.transport, sum(t.payload_bytes) AS bytes FROM v_launch v "
       "JOIN transport t ON t.launch_id = v.launch_row WHERE v.run_row = ?1 "
-      "AND v.launch_status = 'ok' GROUP BY 1, 2 ORDER BY 1, 3 DESC",
+      "AND v.launch_status = 'ok' GROUP BY 1, 2, 3 ORDER BY 1, 2, 4 DESC",
       {run});
   const TableView rows(table);
-  std::map<std::string, double> sums;
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    sums[rows.text(i, "environment")] += rows.real(i, "bytes").value_or(0);
-  std::map<std::string, std::string> told;
+  const auto place = [&](std::size_t i) {
+    return Place{environment_order(rows.text(i, "environment")), rows.text(i, "backend")};
+  };
+  std::map<Place, double> sums;
+  for (std::size_t i = 0; i < rows.size(); ++i) sums[place(i)] += rows.real(i, "bytes").value_or(0);
+  std::map<Place, std::string> told;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double sum = sums[rows.text(i, "environment")];
+    const double sum = sums[place(i)];
     const double share = sum > 0 ? 100 * rows.real(i, "bytes").value_or(0) / sum : 0;
     if (share < 0.5 && sum > 0) continue;
-    auto& text = told[rows.text(i, "environment")];
+    auto& text = told[place(i)];
     text += (text.empty() ? "" : ", ") + rows.text(i, "transport") +
             (sum > 0 ? fmt::format(" {:.0f} %", share) : "");
   }
   return told;
 }
 
-std::string in_columns(std::string text, std::size_t width) {
-  if (text.size() > width) text.resize(width);
-  return text + std::string(width - text.size(), ' ');
-}
-
-/// As much of a list as there is room for, said where that is not all of it.
-std::string list_within(const std::string& list, std::size_t width) {
-  constexpr std::string_view kMore = " ...";
-  if (list.size() <= width) return list;
-  if (width < kMore.size()) return "";
-  const auto comma = list.rfind(", ", width - kMore.size());
-  return (comma == std::string::npos ? "" : list.substr(0, comma + 1)) + std::string(kMore);
-}
-
-/// @param named columns of the environments' names @param shares there is room for "surely slower"
-std::string cost_line(const std::string& environment, const std::vector<CellCost>& costs,
-                      std::size_t cells, const std::string& moved, std::size_t named, bool shares,
-                      std::size_t width) {
-  std::string line = in_columns(environment, named) + "  ";
+/// What the cells of one place and one detected regime cost.
+struct PlaceCosts {
+  std::size_t cells = 0;
   std::vector<double> ratios;
   std::size_t slower = 0;
-  bool judged = false;  // one launch has no interval
-  for (const auto& cost : costs) {
-    if (cost.figure->environment != environment) continue;
-    ratios.push_back(cost.ratio.value);
-    judged = judged || cost.ratio.interval.has_value();
-    slower += cost.verdict == Verdict::slower ? 1 : 0;
-  }
-  line += fmt::format("{:>5}  ", cells);
-  if (ratios.empty()) {
-    std::string why = environment != "bare-metal" ? "not on bare metal"
-                      : costs.empty()             ? "no other environment"
-                                                  : "1: the others against it";
-    if (shares && (environment != "bare-metal" || costs.empty())) why += " in this run";
-    line += in_columns(std::move(why), shares ? 40 : 26);
-  } else {
-    const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
-    line += in_columns(fmt::format("{} [{} .. {}]", format_number(median(ratios)),
-                                   format_number(*low), format_number(*high)),
-                       26);
-    if (shares)
-      line +=
-          in_columns(judged ? fmt::format("{} of {}", slower, ratios.size()) : "not judged", 14);
-  }
-  line += list_within(moved, width - std::min(line.size(), width));
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
-}
+  std::size_t faster = 0;
+  bool judged = false;  ///< one launch has no interval
+};
 
-/// @param most environments
+constexpr const char* kCostColumns = R"(
+environment
+backend | text | the library
+regime
+cells | integer | cells with a time
+x bare-metal | real | median over the cells
+least | real, told | of a cell
+most | real, told | of a cell
+surely slower | text, told | cells
+surely faster | text, told | cells
+data moved by | text, told | transports
+)";
+
+/// Rows of places and regimes: a median over libraries would hide that one gains what another
+/// loses.
+/// @param most rows
 std::string costs_text(const std::vector<CellFigure>& figures, const std::vector<CellCost>& costs,
-                       const std::map<std::string, std::string>& moved, std::size_t most,
+                       const std::map<Place, std::string>& moved, std::size_t most,
                        std::size_t width) {
-  constexpr std::size_t kOthers = 49;  // columns of what stands behind a name, data moved left out
-  std::map<std::pair<std::size_t, std::string>, std::size_t> cells;
-  for (const auto& figure : figures) ++cells[environment_order(figure.environment)];
-  std::map<std::pair<std::size_t, std::string>, std::string> names;
-  for (const auto& figure : figures)
-    names[environment_order(figure.environment)] = figure.environment;
-  std::size_t named = std::string_view("environment").size();
-  for (const auto& [place, name] : names) named = std::max(named, name.size());
-  // Names tell rows apart: where there is not enough room for all, a count gives way.
-  named = std::min(named, std::size_t{28});
-  const bool shares = named + kOthers <= width;
-  std::string out = "\n" + in_columns("environment", named) + "  cells  " +
-                    in_columns("time / bare metal", 26) +
-                    (shares ? in_columns("surely slower", 14) : "");
-  const std::size_t room = width + 1 - std::min(out.size(), width + 1);
-  const std::string_view moved_by_head = "data moved by";
-  const bool moves = room > 9;
-  out += room >= moved_by_head.size() ? moved_by_head : moves ? "moved by" : "";
-  out.erase(out.find_last_not_of(' ') + 1);
-  out += "\n";
-  std::size_t told = 0;
-  for (const auto& [place, name] : names) {
-    if (told++ == most) {
-      out += fmt::format("and {} more: query overhead\n", names.size() - most);
-      break;
-    }
-    const auto found = moved.find(name);
-    out += cost_line(name, costs, cells[place], found == moved.end() ? "" : found->second, named,
-                     shares, width);
+  std::map<std::pair<Place, std::string>, PlaceCosts> places;
+  std::map<Place, std::string> names;
+  const auto of = [&](const CellFigure& f) -> PlaceCosts& {
+    return places[{place_of(f), joined_names(f.regimes)}];
+  };
+  for (const auto& figure : figures) {
+    ++of(figure).cells;
+    names[place_of(figure)] = figure.environment;
   }
-  std::vector<std::string> left_out;
-  if (!shares && !costs.empty()) left_out.emplace_back("surely slower: query overhead");
-  if (!moves && !moved.empty()) left_out.emplace_back("data moved by: query transports");
-  if (left_out.empty()) return out;
-  return out + wrapped("no room for " + join(left_out, ", "), "  ", 1, width);
+  for (const auto& cost : costs) {
+    auto& place = of(*cost.figure);
+    place.ratios.push_back(cost.ratio.value);
+    place.judged = place.judged || cost.ratio.interval.has_value();
+    place.slower += cost.verdict == Verdict::slower ? 1 : 0;
+    place.faster += cost.verdict == Verdict::faster ? 1 : 0;
+  }
+  // Regimes are told where a place has several: elsewhere they say what its name does.
+  const bool regimes = places.size() > names.size();
+  Columns columns = parse_columns(kCostColumns, "answer");
+  Table table;
+  for (const auto& column : columns)
+    if (column.name != "regime" || regimes) table.columns.push_back(column.name);
+  for (const auto& [key, place] : places) {
+    if (table.rows.size() == most) break;
+    const auto& [where, regime] = key;
+    std::vector<Value> row{names[where], std::get<1>(where)};
+    if (regimes) row.push_back(or_null(regime));
+    row.emplace_back(static_cast<std::int64_t>(place.cells));
+    if (place.ratios.empty()) {
+      row.resize(row.size() + 5);
+    } else {
+      const auto [low, high] = std::minmax_element(place.ratios.begin(), place.ratios.end());
+      append_values(row, {median(place.ratios), *low, *high});
+      for (const std::size_t sure : {place.slower, place.faster})
+        row.emplace_back(place.judged ? fmt::format("{} of {}", sure, place.ratios.size())
+                                      : std::string("not judged"));
+    }
+    const auto found = moved.find(where);
+    row.push_back(or_null(found == moved.end() ? "" : found->second));
+    table.rows.push_back(std::move(row));
+  }
+  std::string out = "\n" + render_table(table, OutputFormat::text, columns, width);
+  if (places.size() > most)
+    out += fmt::format("and {} more: query overhead\n", places.size() - most);
+  return out;
 }
 
 std::string cell_text(const CellCost& cost) {
@@ -262,13 +226,134 @@ std::string cell_text(const CellCost& cost) {
                          : format_bytes(Bytes(static_cast<std::uint64_t>(f.size_bytes))));
 }
 
+/// The cells that cost and gain most, of those of which that is sure.
 std::string extremes_text(const std::vector<CellCost>& costs, std::size_t width) {
-  if (costs.empty()) return "";
-  const auto [best, worst] = std::minmax_element(
-      costs.begin(), costs.end(),
-      [](const auto& a, const auto& b) { return a.ratio.value < b.ratio.value; });
-  return wrapped("worst: " + cell_text(*worst), "  ", 1, width) +
-         wrapped("best: " + cell_text(*best), "  ", 1, width);
+  std::string out;
+  for (const auto sure : {Verdict::slower, Verdict::faster}) {
+    const CellCost* found = nullptr;
+    for (const auto& cost : costs)
+      if (cost.verdict == sure && (found == nullptr || (cost.ratio.value > found->ratio.value) ==
+                                                           (sure == Verdict::slower)))
+        found = &cost;
+    if (found != nullptr)
+      out += wrapped((sure == Verdict::slower ? "worst: " : "best: ") + cell_text(*found), "  ",
+                     width);
+  }
+  return out;
+}
+
+constexpr const char* kTimeColumns = R"(
+collective
+size_bytes
+environment | text, quiet | the environment's profile
+architecture | text, quiet | ring or ps
+ranks datatype algorithm in_place group_knobs cell_knobs
+backend | text | the library
+median_us
+busbw_bytes_per_s | bytes_per_s, real, told | bus bandwidth, as nccl-tests has it
+x fastest | real, interval, told | time over that of the fastest library
+verdict | text, told | of that
+)";
+
+/// One row of a library's time of an operation, with its ratio to the fastest library's.
+struct TimeRow {
+  const CellFigure* figure;
+  std::optional<Ratio> ratio{};
+};
+
+/// The libraries of one operation, the fastest first.
+std::vector<TimeRow> time_rows(std::vector<const CellFigure*> libraries) {
+  std::ranges::sort(libraries, {}, [](const CellFigure* f) { return f->median_us(); });
+  std::vector<TimeRow> rows;
+  for (const auto* figure : libraries) {
+    rows.push_back({figure});
+    if (figure != libraries.front()) rows.back().ratio = time_ratio(*figure, *libraries.front());
+  }
+  return rows;
+}
+
+/// Operations as rows of libraries: of each collective the largest size, then the smallest, then
+/// the others as far as there is room.
+std::vector<std::vector<TimeRow>> told_operations(const std::vector<CellFigure>& figures,
+                                                  std::size_t most, std::size_t& left_out) {
+  std::map<std::string, std::vector<const CellFigure*>> operations;
+  std::vector<std::string> order;
+  for (const auto& figure : figures) {
+    if (figure.collective == "training") continue;
+    auto& of = operations[key_without(figure, "backend")];
+    if (of.empty()) order.push_back(key_without(figure, "backend"));
+    of.push_back(&figure);
+  }
+  std::map<std::string, std::pair<std::string, std::string>> ends;  // largest, smallest
+  const auto size = [&](const std::string& key) { return operations.at(key).front()->size_bytes; };
+  for (const auto& key : order) {
+    const CellFigure& f = *operations.at(key).front();
+    auto& [largest, smallest] = ends[f.environment + f.architecture + f.collective];
+    if (largest.empty() || size(key) > size(largest)) largest = key;
+    if (smallest.empty() || size(key) < size(smallest)) smallest = key;
+  }
+  std::vector<std::string> wanted;
+  for (const auto& [what, both] : ends) wanted.push_back(both.first);
+  for (const auto& [what, both] : ends) wanted.push_back(both.second);
+  wanted.insert(wanted.end(), order.begin(), order.end());
+  std::set<std::string> told;
+  std::size_t rows = 0;
+  for (const auto& key : wanted)
+    if (!told.contains(key) && (told.empty() || rows + operations.at(key).size() <= most)) {
+      told.insert(key);
+      rows += operations.at(key).size();
+    }
+  left_out = order.size() - told.size();
+  std::vector<std::vector<TimeRow>> chosen;
+  for (const auto& key : order)
+    if (told.contains(key)) chosen.push_back(time_rows(operations.at(key)));
+  return chosen;
+}
+
+/// Where nothing is to be held against bare metal: what calls take, and which library is fastest.
+std::string times_text(const std::vector<CellFigure>& figures, std::size_t most,
+                       std::size_t width) {
+  std::size_t left_out = 0;
+  std::vector<TimeRow> rows;
+  for (auto& operation : told_operations(figures, most, left_out))
+    rows.insert(rows.end(), operation.begin(), operation.end());
+  if (rows.empty()) return "";
+  std::vector<std::string> runs;
+  std::vector<Ratio> ratios;
+  for (const auto& row : rows)
+    if (row.ratio) {
+      runs.push_back(row.figure->run_id);
+      ratios.push_back(*row.ratio);
+    }
+  const auto verdicts = judge_by_run(runs, ratios);
+  const Columns columns = parse_columns(kTimeColumns, "answer");
+  Table table;
+  for (const auto& column : columns) table.columns.push_back(column.name);
+  std::size_t judged = 0;
+  for (const auto& [figure, ratio] : rows) {
+    const CellFigure& f = *figure;
+    std::vector<Value> values{f.collective,  f.size_bytes, f.environment, f.architecture,
+                              f.ranks,       f.datatype,   f.algorithm,   f.in_place,
+                              f.group_knobs, f.cell_knobs, f.backend,     f.median_us()};
+    add_bounds(values, f.interval());
+    values.push_back(or_null(f.busbw_bytes_per_s()));
+    values.push_back(or_null(ratio ? std::optional(ratio->value) : std::nullopt));
+    add_bounds(values, ratio ? ratio->interval : std::nullopt);
+    values.push_back(or_null(ratio ? std::string(name_of(verdicts[judged++])) : std::string()));
+    table.rows.push_back(std::move(values));
+  }
+  std::string out = "\n" + render_table(table, OutputFormat::text, columns, width);
+  if (left_out > 0)
+    out += fmt::format("and {} more: query latency\n", counted(left_out, "operation"));
+  return out;
+}
+
+/// A fix's command for the environment that it is to mend.
+std::string fix_in(std::string fix, const std::string& environment) {
+  constexpr std::string_view kPlace = "ENVIRONMENT";
+  if (const auto at = fix.find(kPlace); at != std::string::npos)
+    fix.replace(at, kPlace.size(), environment);
+  return fix;
 }
 
 /// Why, by environment, each with its fix on a line of its own, so that no evidence cuts it.
@@ -299,8 +384,8 @@ std::string causes_text(const Reader& reader, const std::string& run_uuid, std::
     for (const auto& [text, fix] : causes) {
       if (usual.contains(text) || fix.empty()) continue;
       if (told++ < kMostCauses)
-        out += wrapped(fmt::format("why {}: {}", environment, text), "  ", 1, width) +
-               fmt::format("  fix: {}\n", fix);
+        out += wrapped(fmt::format("why {}: {}", environment, text), "  ", width) +
+               fmt::format("  fix: {}\n", fix_in(fix, environment));
     }
   }
   if (told > kMostCauses)
@@ -328,10 +413,52 @@ std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
   return lines;
 }
 
-/// @param nothing was measured: reasons are the whole answer, and have the room of the figures
-std::string without_result(const Reader& reader, const std::string& run, bool nothing,
-                           std::size_t width) {
-  constexpr std::size_t kWhole = 8;
+/// The soonest configuration of each task with a target accuracy, against the fastest plain SGD.
+std::vector<std::string> target_text(const Reader& reader, std::int64_t run) {
+  const auto cells = target_cells(reader, run);
+  std::map<std::string, std::vector<const TargetCell*>> tasks;
+  for (const auto& one : cells)
+    tasks[fmt::format("{} {} {} batch {} on {} to accuracy {:g}", one.figure.environment,
+                      one.figure.backend, one.cell.model, one.cell.batch,
+                      counted(one.cell.workers, "worker"), one.target) +
+          "\n" + one.task]
+        .push_back(&one);
+  std::vector<std::string> lines;
+  for (const auto& [task, ways] : tasks) {
+    const auto soonest = [&](bool plain) {
+      const TargetCell* best = nullptr;
+      for (const auto* one : ways)
+        if ((one->plain || !plain) && !one->figure.launches.empty() && one->always_reached() &&
+            (best == nullptr || one->figure.median_us() < best->figure.median_us()))
+          best = one;
+      return best;
+    };
+    const auto* best = soonest(false);
+    const auto* plain = soonest(true);
+    std::string line = "training " + task.substr(0, task.find('\n')) + ": ";
+    if (best == nullptr) {
+      line += "no configuration reached it in all launches";
+    } else {
+      line += fmt::format("{} in {}", configuration_words(best->figure),
+                          format_micros(Micros(best->figure.median_us())));
+      if (plain != nullptr && plain != best) {
+        const Ratio ratio = time_ratio_anyway(best->figure, plain->figure);
+        line += fmt::format(
+            ", {}{} x plain {}'s {}", format_number(ratio.value),
+            ratio.interval ? fmt::format(" [{}, {}]", format_number(ratio.interval->low),
+                                         format_number(ratio.interval->high))
+                           : "",
+            plain->figure.algorithm, format_micros(Micros(plain->figure.median_us())));
+      } else {
+        line += plain == best ? ", plain SGD" : "; plain SGD did not always reach it";
+      }
+    }
+    lines.push_back(line + ": query time_to_target");
+  }
+  return lines;
+}
+
+std::string without_result(const Reader& reader, const std::string& run, std::size_t width) {
   std::string out;
   for (const bool unsupported : {false, true}) {
     const Table table = cells_without_result(reader, run, unsupported);
@@ -339,26 +466,23 @@ std::string without_result(const Reader& reader, const std::string& run, bool no
     std::int64_t cells = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) cells += rows.integer(i, "cells");
     if (cells == 0) continue;
-    out += wrapped(fmt::format("{} {}: {} {}: {}", counted(cells, "cell"),
+    out += wrapped(fmt::format("{} {}: {} {}: {}{}", counted(cells, "cell"),
                                unsupported ? "unsupported here" : "failed or not measured",
                                rows.text(0, "environment"), rows.text(0, "backend"),
                                rows.text(0, "reason").empty() ? rows.text(0, "status")
-                                                              : rows.text(0, "reason")),
-                   "  ",
-                   nothing       ? kWhole
-                   : unsupported ? 1
-                                 : 2,
-                   width);
+                                                              : rows.text(0, "reason"),
+                               rows.size() > 1 ? "; the others: query failures" : ""),
+                   "  ", width);
   }
   return out;
 }
 
 /// The first lines, then how many more there are.
 std::string some_lines(const std::vector<std::string>& lines, std::size_t most,
-                       std::size_t lines_each, const std::string& where, std::size_t width) {
+                       const std::string& where, std::size_t width) {
   std::string out;
   for (std::size_t i = 0; i < std::min(most, lines.size()); ++i)
-    out += wrapped(lines[i], "  ", lines_each, width);
+    out += wrapped(lines[i], "  ", width);
   if (lines.size() > most) out += fmt::format("  and {} more: {}\n", lines.size() - most, where);
   return out;
 }
@@ -405,6 +529,22 @@ std::string next_text(const Reader& reader, const std::string& run, const std::s
   return out;
 }
 
+/// What speaks against the figures, the gravest first.
+std::string flags_text(const Reader& reader, const std::string& run, std::int64_t row,
+                       const std::vector<CellFigure>& figures, const std::string& busy,
+                       std::size_t width) {
+  auto doubted = doubts(reader, run, figures);
+  if (!busy.empty())
+    std::erase_if(doubted, [](const auto& text) { return text.starts_with("noise gate:"); });
+  // What is known to be a bad choice is no doubt, and comes before all of them.
+  if (!synchronisation_warnings(reader, row, figures).empty())
+    doubted.insert(
+        doubted.begin(),
+        "tier 4: the survey calls synchronous steps with plain gradients infeasible; see "
+        "report");
+  return busy + some_lines(doubted, 3, "query noise, warmup, independence", width);
+}
+
 }  // namespace
 
 std::string render_answer(const Reader& reader, const std::string& run_id, const std::string& page,
@@ -416,51 +556,40 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
   const TableView about(info);
   const std::string head = wrapped(fmt::format("run {} ({}), {}: {}", run, about.text(0, "name"),
                                                about.text(0, "status"), cell_counts(reader, run)),
-                                   "  ", 2, width);
+                                   "  ", width);
   const auto figures = load_figures(reader, row);
   const auto costs = costs_of(figures);
   const std::string busy = busy_text(figures, costs, width);
-  const auto training = training_text(reader, row.front(), figures);
+  auto training = target_text(reader, row.front());
+  const bool targets = !training.empty();
+  for (auto& line : training_text(reader, row.front(), figures))
+    training.push_back(std::move(line));
+  const std::string flags = flags_text(reader, run, row.front(), figures, busy, width);
   // On a busy machine the extremes are its own.
-  std::string rest = (busy.empty() ? extremes_text(costs, width) : "") +
-                     causes_text(reader, run, row.front(), width) +
-                     some_lines(training, 2, 1, "query training", width);
-  // Without training there is room for what else they say: why, and by how much.
-  const std::size_t doubt_lines = training.empty() ? kLongDoubt : 1;
-  auto doubted = doubts(reader, run, figures);
-  if (!busy.empty())
-    std::erase_if(doubted, [](const auto& text) { return text.starts_with("noise gate:"); });
-  // What is known to be a bad choice is no doubt, and comes before all of them.
-  if (!synchronisation_warnings(reader, row.front(), figures).empty())
-    doubted.insert(
-        doubted.begin(),
-        "tier 4: the survey calls synchronous steps with plain gradients infeasible; see "
-        "report");
-  const std::size_t most_doubts = busy.empty() ? kMostDoubts : kMostDoubts - 1;
-  rest += some_lines(doubted, most_doubts, doubt_lines, "query noise, warmup, independence", width);
-  rest += without_result(reader, run, figures.empty(), width);
+  std::string rest =
+      (busy.empty() ? extremes_text(costs, width) : "") +
+      causes_text(reader, run, row.front(), width) +
+      some_lines(training, 3, targets ? "query time_to_target" : "query training", width) +
+      without_result(reader, run, width);
+  const bool calls =
+      std::ranges::any_of(figures, [](const CellFigure& f) { return f.collective != "training"; });
   const Follow follow = figures.empty()     ? follow_of_nothing(reader, run)
                         : !costs.empty()    ? kOverhead
+                        : targets           ? Follow{"time_to_target", "every time to a target"}
                         : !training.empty() ? Follow{"training", kEveryCell}
                                             : Follow{"latency", kEveryCell};
   rest += next_text(reader, run, page, follow, width);
-  constexpr std::size_t kCauses = 2 * kMostCauses + 1;
-  constexpr std::size_t kTraining = 3;
-  constexpr std::size_t kTableFrame = 2 + 1;  // blank and head, "and ... more"
-  constexpr std::size_t kLeftOut = 2;         // lines, of narrower terminals
-  static_assert(kMostDoubts * kLongDoubt <= kMostDoubts + kTraining);
-  // Four lines of a busy machine stand in the place of the extremes and of a doubt.
-  static_assert(kBusyLines + 1 <= 2 + kLongDoubt);
-  static_assert(kLines >= 2 + kTableFrame + kLeastEnvironments + 2 + kCauses + kTraining +
-                              kMostDoubts + 1 + 3 + 4);
-  if (figures.empty()) return head + rest;
-  const auto used = static_cast<std::size_t>(std::ranges::count(head + busy + rest, '\n'));
-  const std::size_t lines = lines_for(kLines, width);
-  const std::size_t frame = kTableFrame + (width < kUsualWidth ? kLeftOut : 0);
-  const std::size_t most =
-      std::clamp(lines - std::min(lines, used + frame), kLeastEnvironments, kMostEnvironments);
-  return head + busy + costs_text(figures, costs, moved_by(reader, row.front()), most, width) +
-         rest;
+  if (figures.empty()) return head + flags + rest;
+  const auto moved = moved_by(reader, row.front());
+  // As many rows as the screen has room for: one may take several lines.
+  for (std::size_t most = kMostRows;; --most) {
+    const std::string table = !costs.empty() ? costs_text(figures, costs, moved, most, width)
+                              : calls        ? times_text(figures, most, width)
+                                             : "";
+    std::string answer = head + flags + table + rest;
+    if (most == kLeastRows || static_cast<std::size_t>(std::ranges::count(answer, '\n')) <= kLines)
+      return answer;
+  }
 }
 
 }  // namespace dynamiccl

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/vocabulary/json.hpp"
+#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/leaf_difference.hpp"
@@ -169,6 +171,26 @@ std::string fixed_text(const std::string& column, const Value& value, bool setti
   return name + " " + text;
 }
 
+/// Takes the settings that all rows have alike out of a column of them, where others tell the rows
+/// apart. @returns what they are, "" = nothing
+std::string take_common_settings(Table& table, std::size_t column) {
+  std::vector<nlohmann::json> objects;
+  for (const auto& row : table.rows) objects.push_back(json_or_discarded(plain_text(row[column])));
+  const bool all =
+      std::ranges::all_of(objects, [](const nlohmann::json& one) { return one.is_object(); });
+  if (objects.size() < 2 || !all) return "";
+  nlohmann::json common = objects.front();
+  for (const auto& one : objects)
+    for (auto at = common.begin(); at != common.end();)
+      at = one.contains(at.key()) && one[at.key()] == *at ? std::next(at) : common.erase(at);
+  if (common.empty()) return "";
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    for (const auto& [key, value] : common.items()) objects[i].erase(key);
+    table.rows[i][column] = objects[i].dump();
+  }
+  return settings_text(common.dump());
+}
+
 }  // namespace
 
 std::string one_line(std::string text) {
@@ -209,9 +231,11 @@ std::string format_bandwidth(double bytes_per_s) {
   return fmt::format("{} B/s", format_number(bytes_per_s));
 }
 
-HumanTable humanise(const Table& table, const Columns& columns) {
+HumanTable humanise(const Table& original, const Columns& columns) {
   HumanTable human;
+  Table table = original;
   auto sources = sources_of(table, describe(table.columns, columns));
+  std::erase_if(sources, [](const Source& source) { return source.shown == Shown::for_programs; });
   if (table.rows.size() > 1) {
     const auto quiet = [&](const Source& source) {
       if (source.shown == Shown::where_told) return is_absent(table, source.value);
@@ -223,6 +247,10 @@ HumanTable humanise(const Table& table, const Columns& columns) {
     };
     std::erase_if(sources, quiet);
   }
+  for (const auto& source : sources)
+    if (source.settings)
+      if (const auto common = take_common_settings(table, source.value); !common.empty())
+        human.held_fixed += (human.held_fixed.empty() ? "" : ", ") + common;
   for (const auto& source : sources) {
     human.columns.push_back(source.title);
     human.right.push_back(all_numbers(table, source.value));

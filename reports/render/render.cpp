@@ -18,6 +18,8 @@
 namespace dynamiccl {
 namespace {
 
+constexpr std::size_t kFoldIndent = 4;
+
 std::string padded(const std::string& text, std::size_t width, bool right, bool last) {
   const std::string blanks(width - std::min(width, columns_of_text(text)), ' ');
   if (right) return blanks + text;
@@ -156,35 +158,38 @@ HumanTable part_of(const HumanTable& table, std::size_t begin, std::size_t end) 
   return part;
 }
 
-/// The table in parts that fit beside the number of the row, one below the other.
-std::vector<HumanTable> parts_of(const HumanTable& table, std::size_t width) {
-  const std::string heading = "row";
-  const std::size_t of_row = std::max(heading.size(), std::to_string(table.rows.size()).size()) + 2;
-  std::vector<HumanTable> parts;
+/// Columns of the table that stand on one line of each row.
+struct Fold {
+  HumanTable table;
+  std::vector<std::size_t> widths;
+};
+
+/// As many columns as fit on a line, the others below them, further in: a row stays together below
+/// its first columns, which name it.
+std::vector<Fold> folds_of(const HumanTable& table, std::size_t width) {
+  std::vector<Fold> folds;
   auto widths = widths_of(table);
-  // As narrow as may be: each column that moves to another part is one not seen beside the first.
   fit_widths(table, widths, width);
   std::size_t begin = 0;
   while (begin < widths.size()) {
+    const std::size_t room = width - std::min(width, folds.empty() ? 0 : kFoldIndent);
     std::size_t end = begin;
-    std::size_t sum = of_row;
-    do {
-      sum += widths[end] + 2;
-      ++end;
-    } while (end < widths.size() && sum + widths[end] <= width);
-    HumanTable& part = parts.emplace_back(part_of(table, begin, end));
-    part.columns.insert(part.columns.begin(), heading);
-    part.right.insert(part.right.begin(), true);
-    for (std::size_t i = 0; i < part.rows.size(); ++i)
-      part.rows[i].insert(part.rows[i].begin(), std::to_string(i + 1));
+    std::size_t sum = 0;
+    do sum += widths[end++] + 2;
+    while (end < widths.size() && sum + widths[end] <= room);
+    Fold& fold = folds.emplace_back(Fold{part_of(table, begin, end), {}});
+    fold.widths = widths_of(fold.table);
+    fit_widths(fold.table, fold.widths, room);
+    if (fold.widths.size() == 1)
+      fold.widths[0] = std::min(fold.widths[0], std::max(room, std::size_t{1}));
     begin = end;
   }
-  return parts;
+  return folds;
 }
 
 /// One row, in as many lines as its cells need.
 std::string row_text(const HumanTable& table, const std::vector<std::string>& cells,
-                     const std::vector<std::size_t>& widths) {
+                     const std::vector<std::size_t>& widths, std::size_t indent = 0) {
   std::vector<std::vector<std::string>> pieces;
   std::size_t lines = 1;
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -193,7 +198,7 @@ std::string row_text(const HumanTable& table, const std::vector<std::string>& ce
   }
   std::string out;
   for (std::size_t line = 0; line < lines; ++line) {
-    std::string text;
+    std::string text(indent, ' ');
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (i > 0) text += "  ";
       text += padded(line < pieces[i].size() ? pieces[i][line] : "", widths[i], table.right[i],
@@ -220,15 +225,17 @@ std::string narrow_lines(const HumanTable& table, std::size_t width) {
   auto widths = widths_of(table);
   fit_widths(table, widths, width);
   if (width_of_line(widths) <= width) return lines_of(table, widths);
+  const auto folds = folds_of(table, width);
   std::string out;
-  for (const auto& part : parts_of(table, width)) {
-    auto of_part = widths_of(part);
-    fit_widths(part, of_part, width);
-    // One column that is wider alone.
-    if (width_of_line(of_part) > width && width > of_part.front() + 2)
-      of_part.back() = width - of_part.front() - 2;
-    out += (out.empty() ? "" : "\n") + lines_of(part, of_part);
-  }
+  const auto line = [&](const auto& cells_of) {
+    for (const auto& fold : folds)
+      out += row_text(fold.table, cells_of(fold.table), fold.widths,
+                      &fold == &folds.front() ? 0 : kFoldIndent);
+  };
+  line([](const HumanTable& part) { return part.columns; });
+  out += std::string(width, '-') + "\n";
+  for (std::size_t i = 0; i < table.rows.size(); ++i)
+    line([&](const HumanTable& part) { return part.rows[i]; });
   return out;
 }
 
@@ -244,10 +251,10 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
     shorten_runs(human);
     shorten_moments(human);
   }
-  std::string out = narrow ? narrow_lines(human, width) : lines_of(human, widths);
-  if (!human.held_fixed.empty())
-    out += broken_text("held fixed: " + human.held_fixed + "\n", width);
-  return out + broken_text(legend, width);
+  const std::string fixed =
+      human.held_fixed.empty() ? "" : broken_text("held fixed: " + human.held_fixed + "\n", width);
+  return fixed + (narrow ? narrow_lines(human, width) : lines_of(human, widths)) +
+         broken_text(legend, width);
 }
 
 std::string markdown_table(const Table& table, const Columns& columns) {
@@ -259,12 +266,12 @@ std::string markdown_table(const Table& table, const Columns& columns) {
     for (const auto& cell : cells) out += " " + markdown_text(cell) + " |";
     out += "\n";
   };
+  if (!human.held_fixed.empty()) out += "Held fixed: " + human.held_fixed + ".\n\n";
   line(human.columns);
   out += "|";
   for (const bool right : human.right) out += right ? "---:|" : "---|";
   out += "\n";
   for (const auto& row : human.rows) line(row);
-  if (!human.held_fixed.empty()) out += "\nHeld fixed: " + human.held_fixed + ".\n";
   return out;
 }
 

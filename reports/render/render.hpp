@@ -15,8 +15,8 @@ enum class OutputFormat { text, markdown, csv, json };
 /// @param columns what the table's columns hold, by name; none = the shared ones. For people only.
 /// @param width  text only: columns of the terminal. A wider table gives regimes short names with a
 /// legend and runs the beginnings of their ids, then breaks headings and its cells of text into
-/// lines; what is still too wide comes in parts below each other, with the number of the row; 0 =
-/// no limit
+/// lines; columns that still have no room stand below the row's first ones, further in; 0 = no
+/// limit. What all rows have in common stands above
 /// @returns the table, ending in a newline
 std::string render_table(const Table& table, OutputFormat format, const Columns& columns = {},
                          std::size_t width = 0);

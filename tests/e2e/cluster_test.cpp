@@ -17,7 +17,7 @@ TEST_CASE("hosts by ssh: planned, measured and verified over two nodes") {
   const Rig& rig = Rig::get();
   const std::vector<std::string> where{kExperiment, "--hosts", "node1:2,node2:2"};
   auto plan = where;
-  plan.insert(plan.begin(), "plan");
+  plan.insert(plan.begin(), {"plan", "-v"});
   const auto planned = rig.program("ssh.sqlite", plan);
   INFO(planned.err);
   CHECK(planned.exit_code == 0);

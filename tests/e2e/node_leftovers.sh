@@ -70,7 +70,7 @@ echo "images: $(images '.*')"
 leave() { # NAME MARK
   "$F/into" node1 "$ENGINE run --detach --name $1 --network host --label 'dynamiccl.holder=$2' \$($ENGINE images --quiet | head -1) sleep 600" >&2
 }
-mark=$(${RUN/ run / plan } $way "$F/into" | grep -o "dynamiccl run=RUN host=[^'\\]*" | head -1)
+mark=$(${RUN/ run / plan -v } $way "$F/into" | grep -o "dynamiccl run=RUN host=[^'\\]*" | head -1)
 leave over "$mark"
 leave elsewhere "${mark/host=*/host=elsewhere owner=1.1.0.0}"
 $RUN $way "$F/into" >"$F/4.log" 2>&1

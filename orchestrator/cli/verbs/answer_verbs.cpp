@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -84,15 +86,21 @@ Table query_table() {
   return table;
 }
 
-/// The named queries under their themes.
-std::string query_list(std::size_t columns) {
+/// The named queries under their themes, or those that most ask first.
+std::string query_list(bool all, std::size_t columns) {
+  constexpr std::array<std::string_view, 10> kFirst{
+      "latency", "bandwidth", "overhead",       "components", "crossover",
+      "best",    "training",  "time_to_target", "noise",      "runs"};
   std::string out;
   for (const auto& theme : query_themes()) {
     std::vector<std::pair<std::string, std::string>> entries;
     for (const auto& query : all_queries())
-      if (query.theme == theme.folder) entries.emplace_back(query.name, query.row);
-    out += fmt::format("{}:\n{}", theme.title, two_columns(entries, columns));
+      if (query.theme == theme.folder &&
+          (all || std::find(kFirst.begin(), kFirst.end(), query.name) != kFirst.end()))
+        entries.emplace_back(query.name, all ? query.row : query.title);
+    if (!entries.empty()) out += fmt::format("{}:\n{}", theme.title, two_columns(entries, columns));
   }
+  if (!all) out += fmt::format("all {}: dynamiccl query --all; ", all_queries().size());
   return out + "anything else is taken as SQL and run read-only\n";
 }
 
@@ -140,11 +148,11 @@ void refuse_what_a_list_ignores(const QueryArguments& arguments, bool named) {
   if (named)
     throw Error(ErrorKind::input,
                 "query: \"\" names no query; without a name the queries are listed");
-  const bool chooses = !arguments.runs.empty() || arguments.all || arguments.pool ||
-                       !arguments.where.empty() || arguments.explain;
+  const bool chooses =
+      !arguments.runs.empty() || arguments.pool || !arguments.where.empty() || arguments.explain;
   if (chooses)
     throw Error(ErrorKind::input,
-                "query: --run, --all, --pool, --where and --explain are about a query: name one, "
+                "query: --run, --pool, --where and --explain are about a query: name one, "
                 "as in query latency; without a name the queries are listed");
 }
 
@@ -163,7 +171,7 @@ void answer_query(const QueryArguments& arguments, bool named, bool varies, cons
   if (trim(arguments.what).empty()) {
     refuse_what_a_list_ignores(arguments, named);
     if (format_of(arguments.format, shared) == OutputFormat::text)
-      fmt::print("{}", query_list(stdout_columns()));
+      fmt::print("{}", query_list(arguments.all, stdout_columns()));
     else
       fmt::print("{}", render_table(query_table(), format_of(arguments.format, shared)));
     return;
@@ -180,9 +188,9 @@ void answer_query(const QueryArguments& arguments, bool named, bool varies, cons
   });
   const QueryScope scope = asked_scope(arguments);
   const Table table = any_query(reader, arguments.what, scope);
-  fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments.what, table),
-                                              columns_for_rows()),
-                                 format));
+  const std::string shown = for_terminals(
+      render_table(table, format, columns_of(arguments.what, table), stdout_columns()), format);
+  fmt::print("{}", format == OutputFormat::text ? coloured_for_stdout(shown) : shown);
   // An empty table alone would be read as an answer.
   if (table.rows.empty() && query != nullptr) {
     if (!shared.quiet) tell_why_empty(why_no_rows(reader, *query, scope), shared);
@@ -200,12 +208,14 @@ void answer_query(const QueryArguments& arguments, bool named, bool varies, cons
 void add_query_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("query", "answer a named query or read-only SQL");
   auto arguments = std::make_shared<QueryArguments>();
-  const auto* name =
-      verb->add_option("NAME", arguments->what, "named query or SQL; none lists the names");
-  verb->add_option("--run", arguments->runs, "run id, its beginning, last or last~1")
+  const auto* name = verb->add_option(
+      "NAME", arguments->what, "named query or SQL; none lists some names, with --all every one");
+  verb->add_option("--run", arguments->runs,
+                   "run id, its beginning, last, last~1, last-tune or last-import")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_flag("--all", arguments->all, "all runs instead of the newest");
+  verb->add_flag("--all", arguments->all,
+                 "all runs instead of the newest; without a name: list all queries");
   verb->add_flag("--pool", arguments->pool,
                  "launches of the chosen runs as one run's, where machine and protocol are alike");
   verb->add_option("--where", arguments->where, "COLUMN=VALUE must hold")
@@ -229,7 +239,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
            "  dynamiccl query latency --all --pool\n"
            "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
            "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'\n" +
-           query_list(stdout_columns());
+           query_list(false, stdout_columns());
   });
   verb->callback([arguments, name, vary, &shared] {
     answer_query(*arguments, name->count() > 0, vary->count() > 0, shared);
@@ -245,9 +255,8 @@ void add_list_verb(CLI::App& app, Shared& shared) {
   verb->footer("Example:\n  dynamiccl list --json");
   verb->callback([format, &shared] {
     const auto as = format_of(*format, shared);
-    fmt::print(
-        "{}",
-        for_terminals(render_table(list_runs(Reader(shared.db)), as, {}, columns_for_rows()), as));
+    fmt::print("{}", for_terminals(
+                         render_table(list_runs(Reader(shared.db)), as, {}, stdout_columns()), as));
   });
 }
 

@@ -143,7 +143,7 @@ std::vector<Candidate> asked(const std::function<std::vector<Candidate>()>& sour
 
 std::vector<Candidate> runs_of(const CompletionSources& sources) {
   auto runs = asked(sources.runs);
-  runs.push_back({"last", "the newest run"});
+  runs.push_back({"last", "the newest run of an experiment"});
   runs.push_back({"last~1", "the run before it"});
   return runs;
 }

@@ -60,7 +60,7 @@ struct DoctorArguments {
 /// In lines of the terminal, but for fixes, which stay whole to be copied.
 void print_lines(const std::string& text) {
   constexpr std::string_view kFix = "fix: ";
-  const auto columns = columns_for_rows();
+  const auto columns = stdout_columns();
   std::vector<std::string> lines = split(text, '\n');
   for (auto& line : lines)
     if (!trim(line).starts_with(kFix)) line = broken_text(line, columns);
@@ -221,7 +221,9 @@ class Doctor {
 
   static bool has_cause(const Diagnosis& diagnosis) {
     return std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(),
-                       [](const Finding& finding) { return !finding.cause->doubtful; }) ||
+                       [](const Finding& finding) {
+                         return !finding.cause->doubtful && !finding.cause->advice;
+                       }) ||
            std::any_of(diagnosis.proofs.begin(), diagnosis.proofs.end(),
                        [](const ProofResult& proof) { return proof.verdict == Verdict::faster; });
   }

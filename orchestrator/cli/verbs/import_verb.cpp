@@ -334,7 +334,7 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   for (const auto& read : decisions) done.push_back(store_decisions(store, shared.db, read));
   fmt::print("{}", render_table(imported_table(done),
                                 shared.json ? OutputFormat::json : OutputFormat::text, {},
-                                columns_for_rows()));
+                                stdout_columns()));
 }
 
 }  // namespace

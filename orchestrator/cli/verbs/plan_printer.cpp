@@ -191,19 +191,23 @@ json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite&
 namespace {
 
 std::string group_text(const PlannedGroup& group, const Experiment& experiment,
-                       const LaunchSite& site, std::size_t width) {
+                       const LaunchSite& site, std::size_t width, bool shows_commands) {
   const auto& profile = experiment.profiles.at(group.environment);
   std::string text = fmt::format(
       "{} {} {} {} {}{}: {} to measure{}\n", group.id, group.environment, name_of(group.backend),
       name_of(group.architecture), counted(group.ranks, "rank"), knobs_text(group),
       counted(group.possible_cells(), "cell"), time_text(group, profile, experiment.protocol));
   for (const auto& line : cell_lines(group)) text += "  " + line + "\n";
+  if (group.rounded_cells() > 0)
+    text += fmt::format("  {}: sizes rounded down to whole elements for each of {}\n",
+                        counted(group.rounded_cells(), "cell"), counted(group.ranks, "rank"));
   for (const auto& line : impossible_lines(group)) text += "  " + line + "\n";
   if (site.cluster && group.possible_cells() > 0)
     text += "  on " + placement_of(group, *site.cluster) + "\n";
   const auto commands = commands_of(group, profile, site);
   if (!commands.problem.empty()) text += "  commands unknown: " + commands.problem + "\n";
   text = broken_text(text, width);
+  if (!shows_commands) return text;
   for (const auto& argv : commands.environment) text += shell_lines("  block$ ", argv, width);
   for (const auto& argv : commands.launch) text += shell_lines("  launch$ ", argv, width);
   return text;
@@ -212,15 +216,21 @@ std::string group_text(const PlannedGroup& group, const Experiment& experiment,
 }  // namespace
 
 std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site,
-                      std::size_t width) {
-  std::string text = fmt::format(
-      "{}: {}, {}, {} of them impossible; of each group {}; about {}\nall launches: {}\n",
-      experiment.name, counted(plan.groups.size(), "group"), counted(plan.cell_count(), "cell"),
-      plan.cell_count() - plan.possible_cells(), launches_text(experiment.protocol),
-      format_eta(estimated_run(plan, experiment).seconds()), place_text(site));
-  text = broken_text(text, width);
-  for (const auto& group : plan.groups) text += "\n" + group_text(group, experiment, site, width);
-  return text;
+                      std::size_t width, bool shows_commands) {
+  const std::string summary = broken_text(
+      fmt::format("{}: {}, {}, {} of them impossible; of each group {}; about {}\n",
+                  experiment.name, counted(plan.groups.size(), "group"),
+                  counted(plan.cell_count(), "cell"), plan.cell_count() - plan.possible_cells(),
+                  launches_text(experiment.protocol),
+                  format_eta(estimated_run(plan, experiment).seconds())),
+      width);
+  std::string text =
+      summary + broken_text(fmt::format("all launches: {}\n", place_text(site)), width);
+  for (const auto& group : plan.groups)
+    text += "\n" + group_text(group, experiment, site, width, shows_commands);
+  text += "\n" + summary;
+  if (plan.possible_cells() == 0) return text + "nothing of it can run here\n";
+  return shows_commands ? text : text + "plan -v shows the commands\n";
 }
 
 }  // namespace dynamiccl

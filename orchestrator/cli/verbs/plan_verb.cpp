@@ -25,9 +25,10 @@ int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
     fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site)
                            .dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}", plan_text(loaded.experiment, loaded.plan, site, stdout_columns()));
+    fmt::print("{}",
+               plan_text(loaded.experiment, loaded.plan, site, stdout_columns(), shared.verbose));
   }
-  return exit_code::kFine;
+  return loaded.plan.possible_cells() > 0 ? exit_code::kFine : exit_code::kUsage;
 }
 
 }  // namespace
@@ -42,7 +43,9 @@ void add_plan_verb(CLI::App& app, Shared& shared) {
   verb->footer(
       "Examples:\n"
       "  dynamiccl plan experiments/quickstart.toml\n"
-      "  dynamiccl plan experiments/quickstart.toml --only 'backend == gloo' --json");
+      "  dynamiccl plan experiments/quickstart.toml --only 'backend == gloo' --json\n"
+      "  dynamiccl plan experiments/quickstart.toml -v               with the exact commands\n"
+      "Exit codes: 0 something can run here, 2 nothing can, or wrong input.");
   verb->callback([arguments, &shared] { shared.exit_code = print_plan(*arguments, shared); });
 }
 

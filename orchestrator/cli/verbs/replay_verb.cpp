@@ -124,7 +124,7 @@ void print_json(const StoredLaunch& launch, const std::string& run,
 }
 
 std::string text_for_terminal(const Table& table) {
-  return render_table(table, OutputFormat::text, {}, columns_for_rows());
+  return render_table(table, OutputFormat::text, {}, stdout_columns());
 }
 
 std::string about(const StoredLaunch& launch) {

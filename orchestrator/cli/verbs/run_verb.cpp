@@ -132,9 +132,10 @@ void print_answer(const RunSummary& summary, const RunArguments& arguments, cons
   if (!shared.json) {
     if (arguments.full)
       fmt::print("{}\n", printable(render_full_answer(reader, summary.run_id, stdout_columns())));
-    fmt::print("{}", printable(with_pasteable_commands(
-                         render_answer(reader, summary.run_id, page, stdout_columns()),
-                         shared.argv.front())));
+    fmt::print(
+        "{}",
+        coloured_for_stdout(printable(with_pasteable_commands(
+            render_answer(reader, summary.run_id, page, stdout_columns()), shared.argv.front()))));
     return;
   }
   QueryScope scope;

@@ -24,7 +24,7 @@ AgentOptions agent_options(const TuneArguments& arguments) {
 
 void print_table(const Table& table, const Shared& shared) {
   fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text, {},
-                                columns_for_rows()));
+                                stdout_columns()));
 }
 
 RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,

@@ -65,12 +65,11 @@ Query overhead_query() {
 @cell launches median_us
 bare_metal_us | us, real, interval | the same cell on bare metal
 ratio ratio_method
-difference_percent | percent, real | difference divided by the faster time; below 0 where bare metal is the slower
+difference_percent | percent, real, for_programs | difference divided by the faster time; below 0 where bare metal is the slower
 cadence verdict note
 )",
           .method = verdict_method("ratio = the typical one of a block's launches, not that of the "
-                                   "two medians; difference = what the slower takes more / the "
-                                   "faster's time, below 0 where bare metal is the slower; "),
+                                   "two medians; "),
           .needs = "the same cells on bare metal and in another environment",
           .of_figures = overhead_table,
           .of_all_cells = true};

@@ -377,8 +377,16 @@ TEST_CASE("the doctor refuses backends and causes that it does not know") {
 TEST_CASE("plan tells groups, impossible cells with reasons, commands and time") {
   const Folder folder;
   const auto path = folder.file("x.toml", kExperiment);
-  const auto text = run({"plan", path, "--db", folder.path("x.sqlite")});
+  const auto text = run({"plan", path, "-v", "--db", folder.path("x.sqlite")});
   REQUIRE(text.exit_code == 0);
+  const auto brief = run({"plan", path, "--db", folder.path("x.sqlite")});
+  CHECK(brief.out.find("DYNAMICCL_RANK") == std::string::npos);
+  // What it comes to stands first and last.
+  const std::string summary = brief.out.substr(0, brief.out.find('\n') + 1);
+  CHECK(brief.out.ends_with("\n" + summary + "plan -v shows the commands\n"));
+  const auto nothing = run({"plan", path, "--only", "backend == nccl"});
+  CHECK(nothing.exit_code == 2);
+  CHECK(nothing.out.ends_with("nothing of it can run here\n"));
   CHECK(text.out.find("x: 2 groups, 2 cells, 1 of them impossible") == 0);
   CHECK(text.out.find("allreduce: 1 KiB") != std::string::npos);
   CHECK(text.out.find("1 cell impossible: nccl") != std::string::npos);
@@ -459,8 +467,8 @@ TEST_CASE("list and show fit their tables to the terminal") {
     REQUIRE(begin != std::string::npos);
     return shown.substr(begin, shown.find("\n\n", begin + 1) - begin);
   };
-  // In a pipe a row stays one line; a page for people does not.
-  CHECK(widest_line(run({"list", "--db", db}).out) > 130);
+  // A pipe has no width of its own: it is read like a screen. Programs take CSV and JSON.
+  CHECK(widest_line(run({"list", "--db", db}).out) <= 100);
   CHECK(widest_line(wide(150, {"list", "--db", db})) > 130);
   CHECK(widest_line(on_terminal(130, "list --db " + db)) <= 130);
   CHECK(widest_line(launches(wide(200, {"show", "--db", db}))) > 150);
@@ -473,7 +481,7 @@ TEST_CASE("list and show fit their tables to the terminal") {
 TEST_CASE("a plan fits 100 columns or the terminal, and its commands stay what they are") {
   const Folder folder;
   const auto path = folder.file("x.toml", kExperiment);
-  const auto whole = wide(5000, {"plan", path});
+  const auto whole = wide(5000, {"plan", "-v", path});
   REQUIRE(whole.find("launch$ ") != std::string::npos);
   const std::regex goes_on(R"( \\\n +)");
   const auto check_fits = [&](const std::string& text, std::size_t columns) {
@@ -493,8 +501,8 @@ TEST_CASE("a plan fits 100 columns or the terminal, and its commands stay what t
     CHECK(commands(joined).substr(0, commands(joined).find('\n')) ==
           commands(whole).substr(0, commands(whole).find('\n')));
   };
-  check_fits(run({"plan", path}).out, 100);
-  check_fits(on_terminal(80, "plan " + path), 80);
+  check_fits(run({"plan", "-v", path}).out, 100);
+  check_fits(on_terminal(80, "plan -v " + path), 80);
 }
 
 TEST_CASE("a database that cannot be made is wrong usage") {

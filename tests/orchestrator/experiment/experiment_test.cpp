@@ -58,27 +58,28 @@ TEST_CASE("an experiment reads into axes, work, protocol and the profiles it nam
 TEST_CASE("all mistakes of an experiment are told in one go") {
   std::vector<std::string> names;
   for (const auto& [name, profile] : known_profiles()) names.push_back(name);
-  CHECK(mistakes("name = \"x\"\n"
-                 "sead = 1\n"
-                 "[axes]\n"
-                 "environment = \"bare-mettal\"\n"
-                 "backend = \"gloo\"\n"
-                 "ranks = 0\n"
-                 "[[work]]\n"
-                 "colective = \"allreduce\"\n"
-                 "size = \"4B\"\n") ==
-        "demo.toml:2:1: unknown key \"sead\"; known: axes, cluster, description, exclude, knobs, "
-        "machine, name, "
-        "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?\n"
-        "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below "
-        "[axes]\n"
-        "demo.toml:4:15: unknown environment \"bare-mettal\"; known: " +
-            join(names, ", ") +
-            ". Did you mean \"bare-metal\"?\n"
-            "demo.toml:6:9: axes.ranks: expected a whole number 1..1048576, found the number 0\n"
-            "demo.toml:7:1: [work] needs the key collective: what is called\n"
-            "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
-            "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
+  CHECK(
+      mistakes("name = \"x\"\n"
+               "sead = 1\n"
+               "[axes]\n"
+               "environment = \"bare-mettal\"\n"
+               "backend = \"gloo\"\n"
+               "ranks = 0\n"
+               "[[work]]\n"
+               "colective = \"allreduce\"\n"
+               "size = \"4B\"\n") ==
+      "demo.toml:2:1: unknown key \"sead\"; known: axes, cluster, description, exclude, knobs, "
+      "machine, name, "
+      "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?\n"
+      "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"ring\", \"ps\"]` below "
+      "[axes]\n"
+      "demo.toml:4:15: unknown environment \"bare-mettal\"; known: " +
+          join(names, ", ") +
+          ". Did you mean \"bare-metal\"?\n"
+          "demo.toml:6:9: axes.ranks: expected a whole number 1..1048576, found the number 0\n"
+          "demo.toml:7:1: [work] needs the key collective: what is called\n"
+          "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
+          "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
 }
 
 TEST_CASE("settings of training that change nothing, or not what is meant, are told") {

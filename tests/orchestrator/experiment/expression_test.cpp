@@ -124,7 +124,8 @@ TEST_CASE("a broken expression names the column and what was expected") {
       {"backend == \"gloo", "column 12: quoted text does not end"},
       {"in_place == maybe", "column 13: expected true or false, found \"maybe\""},
       {"", "column 1: expected a field"},
-      {"ranks == 2 & size > 1", "column 12: unexpected \"&\""},
+      {"ranks == 2 & size > 1", "column 12: unexpected \"&\"; did you mean \"and\"?"},
+      {"ranks == 2 || size > 1", "column 12: unexpected \"|\"; did you mean \"or\"?"},
   };
   for (const auto& c : cases) {
     INFO(c.text);

@@ -72,6 +72,22 @@ TEST_CASE("impossible cells stay in the plan with their reason") {
   }
 }
 
+TEST_CASE("sizes are rounded down to whole elements for each of three ranks, and said to be") {
+  const auto experiment = parsed(kMatrix, {"axes.ranks=3", "axes.environment=bare-metal"});
+  const auto plan = make_plan(experiment, no_gpu(), nullptr);
+  std::set<std::uint64_t> gathered;
+  for (const auto& group : plan.groups)
+    for (const auto& cell : group.cells) {
+      if (cell.work.collective == Collective::allgather && cell.impossible.empty())
+        gathered.insert(cell.work.size.count());
+      CHECK((cell.work.collective == Collective::allgather || !cell.rounded));
+    }
+  CHECK(gathered == std::set<std::uint64_t>{1020});
+  const std::string text = plan_text(experiment, plan, {}, 1000, false);
+  CHECK(text.find("1 cell: sizes rounded down to whole elements for each of 3 ranks") !=
+        std::string::npos);
+}
+
 TEST_CASE("a group that its profile leaves no command for is impossible, the others are not") {
   const auto experiment = parsed(kMatrix + R"([profile.bridged]
 extends = "bare-metal"
@@ -382,7 +398,7 @@ size = "12B"
   LaunchSite anywhere;
   anywhere.worker_folder = "/PROGRAMS";
   anywhere.run_folder = "/RUNS";
-  const std::string text = plan_text(experiment, plan, anywhere, 1000);
+  const std::string text = plan_text(experiment, plan, anywhere, 1000, true);
   INFO(text);
   CHECK(text.find("compression=onebit model=cnn-small: 400616 B, 12528 B encoded\n") !=
         std::string::npos);

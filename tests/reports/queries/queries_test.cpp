@@ -143,7 +143,7 @@ TEST_CASE("latency and overhead come out as planted, paired by block", "[A-20][A
 TEST_CASE("a filtered overhead query still knows its base", "[A-56]") {
   const PlantedRun run;
   QueryScope scope;
-  scope.where = {{"environment", "cross-docker"}, {"size_bytes", "1KiB"}};
+  scope.where = {{"environment", "cross-docker"}, {"size", "1KiB"}};
   CHECK(named_query(run.reader(), "overhead", scope).rows.size() == 1);
   CHECK(named_query(run.reader(), "latency", scope).rows.size() == 1);
   scope.where = {{"environment", "singularity"}};
@@ -319,7 +319,7 @@ TEST_CASE("the answer names method, ratio, held settings and what is unsupported
   CHECK_THAT(answer, ContainsSubstring("ring allreduce, 2 ranks, float32"));
   CHECK_THAT(answer, ContainsSubstring("1 KiB  bare-metal"));
   CHECK_THAT(answer, ContainsSubstring("2.00 [2.00, 2.00]"));
-  CHECK_THAT(answer, ContainsSubstring("held fixed: algorithm library, regime host-shm"));
+  CHECK_THAT(answer, ContainsSubstring("held fixed: algorithm library, launches 3, regime host-shm"));
   CHECK_THAT(answer, ContainsSubstring("method: max of the ranks' times per iteration; isolated "
                                        "cadence, 1 call per sample; barrier dissemination; median "
                                        "of 3 launches' medians"));
