@@ -8,6 +8,7 @@
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/plan/estimate.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "train/spec/training.hpp"
 
@@ -143,6 +144,35 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
   return results;
 }
 
+double LaunchEvaluator::estimated_launch_s() const {
+  double sum = 0;
+  for (PlannedGroup group : plan_.base.groups) {
+    const auto cells = std::max<std::size_t>(1, group.cells.size());
+    const auto& profile = experiment_.profiles.at(group.environment);
+    const double all = estimated_launch(group, profile, experiment_.protocol).seconds();
+    group.cells.clear();
+    const double none = estimated_launch(group, profile, experiment_.protocol).seconds();
+    sum += none + (all - none) / static_cast<double>(cells);
+  }
+  return sum / static_cast<double>(std::max<std::size_t>(1, plan_.base.groups.size()));
+}
+
+void LaunchEvaluator::expect(std::size_t measurements) {
+  measured_ = 0;
+  expected_ = measurements;
+  began_ = std::chrono::steady_clock::now();
+}
+
+std::string LaunchEvaluator::progress() const {
+  if (expected_ == 0 || measured_ == 0) return "";
+  const std::size_t left = expected_ - std::min(expected_, measured_);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+  return fmt::format(", {} of at most {}{}", measured_, counted(expected_, "measurement"),
+                     left == 0 ? ""
+                               : ", ETA " + format_eta(took.count() * static_cast<double>(left) /
+                                                       static_cast<double>(measured_)));
+}
+
 GroupLaunch LaunchEvaluator::launch(const PlannedGroup& group) {
   const std::string label = fmt::format(
       "{} {} {} {}, {}", group.environment, name_of(group.backend), name_of(group.architecture),
@@ -150,7 +180,9 @@ GroupLaunch LaunchEvaluator::launch(const PlannedGroup& group) {
   GroupLaunch last = runner_.launch(group, {0, 0, label});
   ++launches_;
   if (!last.ok() && last.finished.interrupted_by == 0) ++failed_;
-  console_.launched(label, last.ok() ? "" : last.finished.end.reason, last.finished.end.duration_s);
+  measured_ += group.cells.size();
+  console_.launched(label + progress(), last.ok() ? "" : last.finished.end.reason,
+                    last.finished.end.duration_s);
   return last;
 }
 

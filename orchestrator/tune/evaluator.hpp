@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -37,6 +38,11 @@ class LaunchEvaluator {
   /// Of the run, visible to the ranks of every environment under this path.
   [[nodiscard]] const std::string& run_folder() const { return run_folder_; }
 
+  /// Seconds of a launch of one cell of the plan, foretold: the mean over its groups.
+  [[nodiscard]] double estimated_launch_s() const;
+  /// How many measurements are still to come, at most: what progress and ETA go by.
+  void expect(std::size_t measurements);
+
   [[nodiscard]] std::size_t launches() const { return launches_; }
   [[nodiscard]] std::size_t failed_launches() const { return failed_; }
   [[nodiscard]] int interrupted_by() const { return interrupted_by_; }
@@ -48,6 +54,7 @@ class LaunchEvaluator {
 
  private:
   GroupLaunch launch(const PlannedGroup& group);
+  [[nodiscard]] std::string progress() const;
 
   const Experiment& experiment_;
   const TunePlan& plan_;
@@ -56,6 +63,9 @@ class LaunchEvaluator {
   std::string run_id_;
   std::string run_folder_;
   LaunchRunner runner_;
+  std::size_t expected_ = 0;  ///< measurements, at most; 0 = nobody knows
+  std::size_t measured_ = 0;
+  std::chrono::steady_clock::time_point began_{};
   std::set<std::string> warned_;  ///< environments that are not ready
   std::map<std::string, std::pair<std::string, nlohmann::json>> regimes_;
   std::map<std::size_t, std::vector<double>> computing_us_;  ///< by task

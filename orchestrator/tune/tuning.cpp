@@ -95,6 +95,7 @@ class LiveTuning {
     result.arms = plan_.arm_count();
     result.agent = options_.agent;
     const SearchOptions limits = search_options();
+    announce(limits);
     const auto outcomes = run_search(limits);
     for (std::size_t i = 0; i < order_.size(); ++i) {
       plan_.tasks[order_[i]].search = searched_[i];
@@ -137,6 +138,25 @@ class LiveTuning {
     console_.note(fmt::format("{}: {} does not exist here, the default stays",
                               search.task.key.task.text(), match->entry->arm));
     return 0;
+  }
+
+  /// What is going to happen, before it does. A launch measures what several open cells ask for, so
+  /// that there are fewer of them than measurements.
+  void announce(const SearchOptions& limits) {
+    const auto measurements = limits.max_evaluations > 0
+                                  ? static_cast<std::size_t>(limits.max_evaluations)
+                                  : plan_.arm_count();
+    const auto rounds = (measurements + limits.in_flight - 1) / limits.in_flight;
+    const auto groups = plan_.base.groups.size();
+    const auto searching = std::min(measurements, rounds * groups);
+    const auto confirming = 2 * groups * static_cast<std::size_t>(options_.confirm_launches);
+    console_.note(fmt::format(
+        "up to {} in some {}, then each choice against the default on {} to {} fresh launches; "
+        "about {}",
+        counted(measurements, "measurement"), counted(searching, "launch"),
+        options_.confirm_launches, options_.confirm_launches * rule().looks,
+        format_eta(evaluator_.estimated_launch_s() * static_cast<double>(searching + confirming))));
+    evaluator_.expect(measurements);
   }
 
   [[nodiscard]] SearchOptions search_options() const {
@@ -255,6 +275,7 @@ class LiveTuning {
         rule.looks > 1
             ? fmt::format(", those that stay open on up to {}", rule.launches * rule.looks)
             : ""));
+    evaluator_.expect(2 * choices.size() * static_cast<std::size_t>(rule.launches * rule.looks));
     const auto times = confirm_choices(evaluator_, choices, rule);
     for (TunedTask& tuned : result.tasks)
       if (tuned.candidate != 0) weigh(tuned, times.at({tuned.task, tuned.candidate}), rule);

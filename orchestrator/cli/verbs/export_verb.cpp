@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/host_name.hpp"
 #include "core/vocabulary/json.hpp"
@@ -203,6 +204,25 @@ bool has_no_file(const std::vector<ReadyExport>& ready) {
                      [](const ReadyExport& one) { return one.made.files.empty(); });
 }
 
+/// That a search kept every library's own choices is an answer: nothing is to be loaded.
+/// @throws Error(input) of `reason` where the table says nothing of these libraries
+void refuse_unless_all_default(const ConfigurationTable& table,
+                               const std::vector<ExportFormat>& formats, const std::string& reason,
+                               Shared& shared, nlohmann::json& answer) {
+  std::size_t rows = 0;
+  for (const auto& entry : table.entries)
+    for (const auto format : formats)
+      if (name_of(entry.key.task.backend) == name_of(format)) {
+        if (!entry.is_default()) throw Error(ErrorKind::input, reason);
+        ++rows;
+      }
+  if (rows == 0) throw Error(ErrorKind::input, reason);
+  note({fmt::format("nothing was surely faster than the libraries' own choices in {}: there is "
+                    "nothing to load, and no file is written",
+                    counted(rows, "row"))},
+       shared, answer);
+}
+
 /// A table of several regimes: a folder for each.
 std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
                                         const std::vector<ExportFormat>& formats,
@@ -222,8 +242,11 @@ std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
     if (!lacking.empty()) last = lacking.back();
   }
   if (has_no_file(ready))
-    throw Error(ErrorKind::input,
-                "none of the table's regimes has anything for these formats; the last: " + last);
+    refuse_unless_all_default(table, formats,
+                              "none of the table's regimes has anything for these formats; the "
+                              "last: " +
+                                  last,
+                              shared, answer);
   return ready;
 }
 
@@ -232,15 +255,19 @@ std::vector<ReadyExport> export_one_regime(const ConfigurationTable& table,
                                            const std::vector<ExportFormat>& formats,
                                            const ExportOptions& options, Shared& shared,
                                            nlohmann::json& answer) {
-  if (formats.size() == 1) return {{export_table(table, formats.front(), options), options.folder}};
   std::vector<ReadyExport> ready;
   const auto lacking = export_formats(table, formats, options, "", ready);
   if (has_no_file(ready))
-    throw Error(ErrorKind::input,
-                "the table has nothing for any of these formats; --format toml has its rows, "
-                "whatever library they are of:\n  " +
-                    join(lacking, "\n  "));
-  note(lacking, shared, answer);
+    refuse_unless_all_default(
+        table, formats,
+        formats.size() == 1
+            ? lacking.front().substr(lacking.front().find(": ") + 2)
+            : "the table has nothing for any of these formats; --format toml has its rows, "
+              "whatever library they are of:\n  " +
+                  join(lacking, "\n  "),
+        shared, answer);
+  else
+    note(lacking, shared, answer);
   return ready;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/vocabulary/json.hpp"
 #include "tests/orchestrator/cli/program.hpp"
+#include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 using testing::run;
@@ -156,6 +157,18 @@ TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E
   CHECK(run({"tune", "--terms"}).out.find("wait-free backpropagation") != std::string::npos);
 }
 
+TEST_CASE("a job that loads no plugin is not waited for where there is no GPU") {
+  if (std::filesystem::exists("/dev/nvidiactl")) SKIP("this machine has a GPU");
+  const testing::Folder folder;
+  const auto plugin = folder.file("plugin.so", "");
+  const auto job = run({"tune", "--db", folder.path("x.sqlite"), "--out", folder.path("out"),
+                        "--plugin", plugin, "--trial-seconds", "3600", "--", "sleep", "3600"});
+  INFO(job.err);
+  CHECK(job.exit_code == 2);
+  CHECK(job.err.find("no GPU is here, so it was not waited for") != std::string::npos);
+  CHECK(job.err.find("`dynamiccl tune FILE` finds settings for it") != std::string::npos);
+}
+
 TEST_CASE(
     "export of one regime writes the formats that it has something for, and tells the others") {
   const testing::Folder folder;
@@ -185,6 +198,15 @@ TEST_CASE(
     CHECK(none.err.find(why) != std::string::npos);
   CHECK(none.err.find("note:") == std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder.path("no")));
+  // A search that kept the library's own choices everywhere has an answer: nothing is to be loaded.
+  auto kept_nothing = read_table(table);
+  for (auto& entry : kept_nothing.entries) entry.setting = {};
+  write_table(kept_nothing, folder.path("defaults.json"));
+  const auto defaults = run(
+      {"export", folder.path("defaults.json"), "--format", "nccl", "--out", folder.path("none")});
+  INFO(defaults.err);
+  CHECK(defaults.exit_code == 0);
+  CHECK(defaults.err.find("nothing to load, and no file is written") != std::string::npos);
   const auto one = run({"export", table, "--format", "openmpi", "--out", folder.path("no")});
   CHECK(one.exit_code == 2);
   CHECK(one.err.find("the table has no rows of Open MPI") != std::string::npos);
