@@ -33,10 +33,10 @@ namespace {
 
 // One row per verb: a new one is a file in verbs/ and a line here.
 constexpr std::array kVerbs{
-    add_run_verb,    add_plan_verb,   add_doctor_verb,     add_query_verb,  add_list_verb,
-    add_show_verb,   add_report_verb, add_export_verb,     add_clean_verb,  add_compare_verb,
-    add_import_verb, add_replay_verb, add_completion_verb, add_schema_verb, add_experiments_verb,
-    add_tune_verb,   add_train_verb};
+    add_run_verb,         add_plan_verb,   add_doctor_verb, add_query_verb,      add_list_verb,
+    add_show_verb,        add_report_verb, add_export_verb, add_clean_verb,      add_compare_verb,
+    add_gate_verb,        add_import_verb, add_replay_verb, add_completion_verb, add_schema_verb,
+    add_experiments_verb, add_tune_verb,   add_train_verb};
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -268,7 +268,8 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
 
 /// Verbs that measure and store: their work is done or not, whoever reads the answer.
 bool measures(const std::vector<std::string>& argv) {
-  constexpr std::array<std::string_view, 5> kMeasuring{"run", "tune", "train", "replay", "doctor"};
+  constexpr std::array<std::string_view, 6> kMeasuring{"run",  "tune",   "train",
+                                                       "gate", "replay", "doctor"};
   return argv.size() > 1 &&
          std::find(kMeasuring.begin(), kMeasuring.end(), argv[1]) != kMeasuring.end();
 }

@@ -30,24 +30,6 @@ struct CompareArguments {
   bool each_alone = false;
 };
 
-/// "2%" or "0.02".
-double parse_band(const std::string& text) {
-  std::string digits(trim(text));
-  const bool percent = digits.ends_with('%');
-  if (percent) digits = std::string(trim(digits.substr(0, digits.size() - 1)));
-  double value = 0;
-  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (percent) value /= 100;
-  const bool whole = parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size();
-  if (!whole || !(value >= 0) || value > 1) {
-    throw Error(ErrorKind::input,
-                fmt::format("--band {}: expected a share from 0 to 100 %, as in --band 2% or "
-                            "--band 0.02",
-                            text));
-  }
-  return value;
-}
-
 std::vector<std::pair<std::string, std::string>> conditions(const std::vector<std::string>& words) {
   std::vector<std::pair<std::string, std::string>> where;
   for (const auto& word : words) {
@@ -128,12 +110,31 @@ int run_compare(const CompareArguments& arguments, const Shared& shared) {
   const int code = exit_code_of(comparison);
   if (!arguments.junit.empty())
     write_output(arguments.junit, comparison_junit(comparison), "--junit");
-  fmt::print("{}", shared.json ? comparison_json(comparison, code)
-                               : render_comparison(comparison, format, stdout_columns()));
+  const std::string text = shared.json ? comparison_json(comparison, code)
+                                       : render_comparison(comparison, format, stdout_columns());
+  const bool for_people = !shared.json && format == OutputFormat::text;
+  fmt::print("{}", for_people ? coloured_for_stdout(text) : text);
   return code;
 }
 
 }  // namespace
+
+double parse_band(const std::string& text) {
+  std::string digits(trim(text));
+  const bool percent = digits.ends_with('%');
+  if (percent) digits = std::string(trim(digits.substr(0, digits.size() - 1)));
+  double value = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (percent) value /= 100;
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size();
+  if (!whole || !(value >= 0) || value > 1) {
+    throw Error(ErrorKind::input,
+                fmt::format("--band {}: expected a share from 0 to 100 %, as in --band 2% or "
+                            "--band 0.02",
+                            text));
+  }
+  return value;
+}
 
 void add_compare_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(

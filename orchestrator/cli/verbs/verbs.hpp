@@ -47,6 +47,7 @@ void add_tune_verb(CLI::App& app, Shared& shared);
 void add_train_verb(CLI::App& app, Shared& shared);
 void add_doctor_verb(CLI::App& app, Shared& shared);
 void add_compare_verb(CLI::App& app, Shared& shared);
+void add_gate_verb(CLI::App& app, Shared& shared);
 void add_import_verb(CLI::App& app, Shared& shared);
 void add_replay_verb(CLI::App& app, Shared& shared);
 void add_completion_verb(CLI::App& app, Shared& shared);
@@ -61,6 +62,10 @@ CLI::Option* add_choice_option(CLI::App& verb, const std::string& name, Target& 
                                const std::string& description) {
   return verb.add_option(name, target, description)->type_name(join(words, "|"));
 }
+
+/// A share of times that counts as equal: "2%" or "0.02".
+/// @throws Error(input) for anything else
+double parse_band(const std::string& text);
 
 /// --json is a format, too.
 /// @throws Error(input) when --json and a --format that is another one are given

@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
+#include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/parsed_json.hpp"
+#include "core/vocabulary/text.hpp"
+#include "db/reader.hpp"
+#include "db/store.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/output_file.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/plan/plan.hpp"
+#include "orchestrator/run/console.hpp"
+#include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "reports/compare/gate.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/render/comparison_junit.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct GateArguments {
+  ExperimentArguments experiment;
+  std::string reference;
+  std::string junit;
+  std::string band = "5%";
+  bool once = false;  ///< what trips is not measured again
+};
+
+/// The experiment of the reference's run, in a file that lives as long as this does.
+class StoredExperiment {
+ public:
+  StoredExperiment(const SideSelection& reference, const std::string& db,
+                   ExperimentArguments& arguments) {
+    const Reader reader(reference.db);
+    const Table table = reader.query(
+        "SELECT x.spec_text, x.overrides_json FROM run r JOIN experiment x ON x.id = "
+        "r.experiment_id WHERE r.uuid = ?1",
+        {reader.resolve_run(reference.run)});
+    const TableView rows(table);
+    path_ = fmt::format("{}.gate-{}.toml", std::filesystem::absolute(db).string(),
+                        reference.run.substr(0, 8));
+    write_output(path_, rows.text(0, "spec_text"), "--db");
+    arguments.file = path_;
+    std::vector<std::string> overrides;
+    for (const auto& one : parsed_json(rows.text(0, "overrides_json"))) {
+      const auto text = one.get<std::string>();
+      if (text.starts_with("only=")) {
+        if (arguments.only.empty()) arguments.only = text.substr(5);
+      } else if (!text.starts_with("gate=")) {
+        overrides.push_back(text);
+      }
+    }
+    arguments.overrides.insert(arguments.overrides.begin(), overrides.begin(), overrides.end());
+  }
+  ~StoredExperiment() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  StoredExperiment(const StoredExperiment&) = delete;
+  StoredExperiment& operator=(const StoredExperiment&) = delete;
+
+ private:
+  std::string path_;
+};
+
+/// The plan's cells that are named, as the store knows them.
+Plan plan_of_tripped(const Plan& plan, const std::set<std::string>& cells) {
+  Plan left;
+  for (PlannedGroup group : plan.groups) {
+    std::erase_if(group.cells,
+                  [&](const PlannedCell& cell) { return !cells.contains(cell.work.id); });
+    if (!group.cells.empty()) left.groups.push_back(std::move(group));
+  }
+  return left;
+}
+
+/// Runs, stores and reads: what one look of a gate takes.
+class Looks {
+ public:
+  Looks(const GateArguments& arguments, const LoadedExperiment& loaded, const Shared& shared)
+      : arguments_(arguments),
+        loaded_(loaded),
+        shared_(shared),
+        console_(shared.verbosity()),
+        store_(shared.db) {}
+
+  /// @returns the run's id; "" where it was interrupted
+  std::string measure(const Plan& plan, const char* why) {
+    LaunchSite site = launch_site(shared_.db, "");
+    site.cluster = loaded_.cluster;
+    site.machine = loaded_.experiment.machine;
+    auto info =
+        new_run(loaded_.experiment, std::filesystem::absolute(arguments_.experiment.file).string(),
+                shared_.argv);
+    info.overrides.emplace_back(std::string("gate=") + why);
+    console_.note(fmt::format("{} {}: {}, {} to measure", why, info.id,
+                              counted(plan.groups.size(), "group"),
+                              counted(plan.possible_cells(), "cell")));
+    Executor executor(loaded_.experiment, plan, std::move(site), store_, console_);
+    const auto summary = executor.run(info, std::nullopt);
+    interrupted_by_ = summary.interrupted_by;
+    return summary.run_id;
+  }
+
+  [[nodiscard]] ComparisonSide side(const std::string& run) const {
+    return load_side({run, shared_.db, run, "", ""}, {});
+  }
+
+  /// The ids of a run's cells that tripped.
+  [[nodiscard]] std::set<std::string> ids_of(const std::string& run, const Gate& gate) const {
+    const Table table = Reader(shared_.db)
+                            .query(
+                                "SELECT DISTINCT run_id, environment, backend, architecture, "
+                                "collective, size_bytes, "
+                                "ranks, datatype, algorithm, in_place, group_knobs, cell_knobs, "
+                                "cell_id FROM v_cell WHERE "
+                                "run_id = ?1",
+                                {run});
+    const TableView rows(table);
+    std::set<std::string> ids;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CellFigure figure = figure_cell(rows, i);
+      figure.run_id.clear();
+      if (std::ranges::find(gate.tripped, key_without(figure, "")) != gate.tripped.end())
+        ids.insert(rows.text(i, "cell_id"));
+    }
+    return ids;
+  }
+
+  [[nodiscard]] int interrupted_by() const { return interrupted_by_; }
+
+ private:
+  const GateArguments& arguments_;
+  const LoadedExperiment& loaded_;
+  const Shared& shared_;
+  Console console_;
+  Store store_;
+  int interrupted_by_ = 0;
+};
+
+nlohmann::ordered_json gate_json(const Gate& gate, const std::string& run, int code) {
+  nlohmann::ordered_json findings = nlohmann::ordered_json::array();
+  for (const auto& [what, text] : gate.findings)
+    findings.push_back({{"what", what}, {"text", text}});
+  return {{"run_id", run},
+          {"reference_run_id", gate.comparison.a.run_id},
+          {"cells", gate.comparison.cells.size()},
+          {"findings", std::move(findings)},
+          {"exit_code", code}};
+}
+
+void print_gate(const Gate& gate, const std::string& run, int code, const Shared& shared) {
+  if (shared.json) {
+    fmt::print("{}\n", gate_json(gate, run, code).dump(1));
+    return;
+  }
+  std::string text;
+  for (const auto& [what, line] : gate.findings) {
+    const bool bad = what == "slower" || what == "failed";
+    text += fmt::format("{}: {}\n", !bad ? what : what == "slower" ? "SLOWER" : "FAILED", line);
+  }
+  text += fmt::format("gate: {}, {} held against run {} of {}: {}\n", run.substr(0, 8),
+                      counted(gate.comparison.cells.size(), "cell"),
+                      gate.comparison.a.run_id.substr(0, 8), gate.comparison.a.selection.db,
+                      code == exit_code::kFine         ? "passed"
+                      : code == exit_code::kRegression ? "NOT PASSED"
+                                                       : "nothing could be judged");
+  fmt::print("{}", coloured_for_stdout(printable(text)));
+}
+
+int run_gate(GateArguments arguments, const Shared& shared) {
+  const InterruptGuard guard;
+  make_db_folder(shared.db);
+  const auto named = parse_side(arguments.reference, {arguments.reference, "last"});
+  ComparisonOptions options;
+  options.band.relative = parse_band(arguments.band);
+  const ComparisonSide reference = load_side(named, {});
+  std::optional<StoredExperiment> stored;
+  if (arguments.experiment.file.empty()) stored.emplace(named, shared.db, arguments.experiment);
+  const auto loaded = load_experiment(arguments.experiment);
+  Looks looks(arguments, loaded, shared);
+  const std::string run = looks.measure(loaded.plan, "gate");
+  if (looks.interrupted_by() != 0) return 128 + looks.interrupted_by();
+  Gate gate = first_look(reference, looks.side(run), options);
+  if (!gate.tripped.empty() && !arguments.once) {
+    const auto tripped = plan_of_tripped(loaded.plan, looks.ids_of(run, gate));
+    const std::string again = looks.measure(tripped, "again");
+    if (looks.interrupted_by() != 0) return 128 + looks.interrupted_by();
+    gate = second_look(std::move(gate), reference, looks.side(again), options);
+  }
+  const int code = gate.verdict() == Verdict::slower    ? exit_code::kRegression
+                   : gate.verdict() == Verdict::unclear ? exit_code::kUnclear
+                                                        : exit_code::kFine;
+  if (!arguments.junit.empty())
+    write_output(arguments.junit, comparison_junit(gate.comparison), "--junit");
+  print_gate(gate, run, code, shared);
+  return code;
+}
+
+}  // namespace
+
+void add_gate_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "gate", "measure and hold against a reference: what is surely slower, twice, fails");
+  auto arguments = std::make_shared<GateArguments>();
+  verb->add_option("REFERENCE", arguments->reference,
+                   "database of the reference: FILE.sqlite, or FILE.sqlite:RUN (its last run)")
+      ->required();
+  arguments->experiment.add_to(*verb, false);
+  verb->add_option("--band", arguments->band, "times within this share count as equal (5%)");
+  verb->add_flag("--once", arguments->once, "do not measure again what is slower or failed");
+  verb->add_option("--junit", arguments->junit, "also write JUnit XML to this file");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl run nightly.toml --db reference.sqlite         once, where it is known to be "
+      "good\n"
+      "  dynamiccl gate reference.sqlite                          the reference's own experiment\n"
+      "  dynamiccl gate reference.sqlite nightly.toml --only 'size >= 1MiB' --junit gate.xml\n"
+      "Exit codes: 0 passed, 3 a cell is slower or failed, twice, 5 nothing could be judged: no\n"
+      "cell has a reference of the regime here, or an interval; 2 wrong input or unlike "
+      "protocols,\n"
+      "130 Ctrl-C. A regime without a reference is said, and fails nothing.");
+  verb->callback([arguments, &shared] { shared.exit_code = run_gate(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

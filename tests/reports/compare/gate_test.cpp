@@ -1,0 +1,107 @@
+#include "reports/compare/gate.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <random>
+
+#include "tests/reports/compare/compared_runs.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+ComparisonOptions gate_options() {
+  ComparisonOptions options;
+  options.band.relative = 0.05;
+  return options;
+}
+
+ComparisonSide side_of(const Runs& runs, const std::string& run) {
+  return load_side(parse_side(run, {runs.folder.file("a.sqlite"), "last"}), {});
+}
+
+/// A side of 20 cells by six launches each, without a database.
+ComparisonSide drawn(const std::string& run, std::mt19937_64& random, double factor) {
+  std::normal_distribution<double> noise(0, 0.05);
+  ComparisonSide side;
+  side.run_id = run;
+  for (int cell = 0; cell < 20; ++cell) {
+    CellFigure figure;
+    figure.run_id = run;
+    figure.environment = "bare-metal";
+    figure.size_bytes = 1024 << cell;
+    for (int block = 0; block < 6; ++block) {
+      LaunchFigure launch;
+      launch.block = block;
+      launch.median_us = 100 * (cell == 7 ? factor : 1) * std::exp(noise(random));
+      figure.launches.push_back(launch);
+    }
+    side.figures.push_back(std::move(figure));
+  }
+  return side;
+}
+
+Gate gate_of(std::mt19937_64& random, double factor) {
+  const auto reference = drawn("reference", random, 1);
+  Gate gate = first_look(reference, drawn("now", random, factor), gate_options());
+  if (gate.tripped.empty()) return gate;
+  return second_look(std::move(gate), reference, drawn("again", random, factor), gate_options());
+}
+
+}  // namespace
+
+TEST_CASE("a gate fails on what is slower twice, and says it in a line") {
+  Runs runs;
+  runs.add("reference", 100);
+  runs.add("same", 101);
+  runs.add("slower", 130);
+  runs.add("slower-again", 131);
+  const auto reference = side_of(runs, "reference");
+  CHECK(first_look(reference, side_of(runs, "same"), gate_options()).verdict() == Verdict::same);
+  const Gate first = first_look(reference, side_of(runs, "slower"), gate_options());
+  CHECK(first.tripped.size() == 4);
+  const Gate twice = second_look(first, reference, side_of(runs, "slower-again"), gate_options());
+  CHECK(twice.verdict() == Verdict::slower);
+  REQUIRE(twice.findings.size() == 4);
+  CHECK(twice.findings[0].what == "slower");
+  CHECK_THAT(twice.findings[0].text,
+             ContainsSubstring("allreduce, 1 KiB, 2 ranks: 100 us -> 131") &&
+                 ContainsSubstring("x 1.31 [") && ContainsSubstring("; measured twice"));
+  const Gate cleared = second_look(first, reference, side_of(runs, "same"), gate_options());
+  CHECK(cleared.verdict() == Verdict::same);
+  REQUIRE(cleared.findings.size() == 4);
+  CHECK(cleared.findings[0].what == "cleared");
+}
+
+TEST_CASE("a regime without a reference is said and fails nothing") {
+  std::mt19937_64 random(1);
+  auto reference = drawn("reference", random, 1);
+  auto now = drawn("now", random, 2);
+  for (auto& figure : reference.figures) figure.regimes = {"shared memory"};
+  for (auto& figure : now.figures) figure.regimes = {"tcp over a bridge"};
+  const Gate none = first_look(reference, now, gate_options());
+  CHECK(none.verdict() == Verdict::unclear);
+  CHECK(none.tripped.empty());
+  REQUIRE(none.findings.size() == 1);
+  CHECK(none.findings[0].what == "no reference");
+  CHECK_THAT(none.findings[0].text, ContainsSubstring("in regime tcp over a bridge: 20 cells"));
+  for (auto& figure : now.figures)
+    if (figure.size_bytes > 4096) figure.regimes = {"shared memory"};
+  const Gate part = first_look(reference, now, gate_options());
+  CHECK(part.verdict() == Verdict::slower);
+  CHECK(part.comparison.cells.size() == 17);
+}
+
+TEST_CASE("of a thousand gates of a machine against itself one in a hundred fails at most") {
+  std::mt19937_64 random(7);
+  int failed = 0;
+  for (int i = 0; i < 1000; ++i) failed += gate_of(random, 1).verdict() == Verdict::slower ? 1 : 0;
+  CHECK(failed <= 10);
+  int found = 0;
+  for (int i = 0; i < 13; ++i) found += gate_of(random, 1.25).verdict() == Verdict::slower ? 1 : 0;
+  CHECK(found == 13);
+}
