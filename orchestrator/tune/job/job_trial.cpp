@@ -34,6 +34,14 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookEvery = std::chrono::milliseconds(5);
+/// Without a GPU no rank of NCCL's comes up; what speaks for one all the same does so at once.
+constexpr auto kWithoutGpu = std::chrono::seconds(10);
+
+/// Here, or wherever else the command starts its ranks.
+bool gpus_may_be_there(const JobCommand& command) {
+  std::error_code ignored;
+  return fs::exists("/dev/nvidiactl", ignored) || !goes_elsewhere(command).empty();
+}
 
 /// Looks on while the command runs, on a thread of its own.
 class Observer {
@@ -416,12 +424,16 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
     for (const auto& [name, value] : rank_marks("trial-" + options.marker, owner_token()))
       job.environment[name] = value;
   LibraryWatch libraries(options.marker);
+  const auto began = Clock::now();
+  const bool may_be_heard = request.steps == 0 || gpus_may_be_there(command);
   options.enough = [&] {
     if (!observer.hears()) {
       result.disk_full = free_space(command.launches) < kLeastOfRank;
       if (request.steps != 0) result.other_library = libraries.other_library();
+      result.without_gpu = !may_be_heard && Clock::now() - began > kWithoutGpu;
     }
-    return result.disk_full || !result.other_library.empty() || observer.enough();
+    return result.disk_full || result.without_gpu || !result.other_library.empty() ||
+           observer.enough();
   };
   options.on_stderr = options.on_stdout = on_output;
   const ProcessOutcome outcome = run_processes({job}, options);

@@ -64,6 +64,7 @@ struct TrialRequest {
 struct JobTrialResult {
   std::string reason;           ///< why there is no step; "" = there is one
   bool heard = false;           ///< a rank has loaded the plugin
+  bool without_gpu = false;     ///< it was not waited for longer: no GPU is here
   std::vector<double> step_us;  ///< after the warm-up, under the table from the start
   Micros step{};
   double spread = 0;

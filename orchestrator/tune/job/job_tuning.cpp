@@ -196,13 +196,16 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
         ErrorKind::input,
         fmt::format(
             "the command ran for {:.0f} s and no rank of it loaded the plugin, so nothing is known "
-            "of its calls{}\nIt must use NCCL 2.23 or later (earlier ones read no "
+            "of its calls{}{}\nIt must use NCCL 2.23 or later (earlier ones read no "
             "NCCL_CONF_FILE), reach its first collective within --trial-seconds, and see {} and "
             "{}; "
             "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job that "
             "communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune FILE` finds "
             "settings for it, `dynamiccl export` writes what it loads",
-            seen.seconds, said, command_.launches.path(), command_.plugin, of_elsewhere(command_)));
+            seen.seconds,
+            seen.without_gpu ? "; no GPU is here, so it was not waited for until --trial-seconds"
+                             : "",
+            said, command_.launches.path(), command_.plugin, of_elsewhere(command_)));
   for (const std::string& note : seen.notes)
     if (note.find("CUDA graphs") != std::string::npos)
       throw Error(ErrorKind::input, note +
