@@ -80,7 +80,7 @@ library() { # NAME CORES ARGUMENT...
 }
 answers() { # NAME
   local query code=0
-  for query in training rankings published_training ps_against_ring scheduling_tradeoff flags attribution; do
+  for query in training architecture published flags attribution; do
     echo "## $query"; guarded "$program" query --db "$out/$1.sqlite" --format markdown $query || code=1
   done
   return $code
@@ -94,7 +94,7 @@ ranked() {
     guarded "$program" import "$out/$name.sqlite" --db "$out/all.sqlite" >>"$out/all.log" 2>&1 ||
       { tail -n 5 "$out/all.log" >&2; return 1; }
   done
-  for query in rankings ps_against_ring overhead; do
+  for query in findings "axis --vary backend" overhead; do
     echo "## $query"
     guarded "$program" query --db "$out/all.sqlite" --all --pool --format markdown $query || code=1
   done >"$out/all.part" 2>>"$out/all.log"

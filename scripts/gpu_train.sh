@@ -216,7 +216,7 @@ containers() { # SECONDS
   export DYNAMICCL_IMAGE_SOURCE=${DYNAMICCL_IMAGE_SOURCE:-host-root}
   experiment experiments/gpu_container_training.toml $((end - SECONDS)) containers --set "axes.environment=$environments" "${given[@]}"
   if [ -n "${engine:-}" ]; then engine_down; trap - EXIT; fi
-  for query in training rankings published_training ps_against_ring scheduling_tradeoff flags; do
+  for query in training architecture published flags; do
     { echo "## $query"; "$program" query --db "$db" --format markdown "$query"; } 2>>"$out/containers.log" >>"$out/containers.md"
   done
   "$program" query --db "$db" --format markdown "SELECT algorithm, environment, backend, cell_knobs, status, reason FROM v_measurement
@@ -237,7 +237,7 @@ study() { # SECONDS
   [ ! -s "$db" ] || resume=(--resume)
   experiment experiments/gpu_container_study.toml $((end - SECONDS)) study --no-report "${resume[@]}" "${given[@]}"
   engine_down; trap - EXIT
-  for query in rankings ps_against_ring overhead transports training coverage; do
+  for query in published architecture overhead transports training coverage; do
     { echo "## $query"; "$program" query --db "$db" --format markdown "$query"; } 2>>"$out/study.log"
   done >"$out/study.md"
   cut -c1-200 "$out/study.md" | head -n 120

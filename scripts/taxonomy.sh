@@ -5,9 +5,8 @@ cd "$(dirname "$0")/.."
 awk -F' *[|] *' '
 BEGIN {
   print "# Taxonomy: what the surveys name, and what of it runs here\n"
-  print "Made by `scripts/taxonomy.sh` from `profiles/published/taxonomy.txt`. What a run used, by the same axes, is `dynamiccl query"
-  print "taxonomy`; what the surveys publish of trade-offs is set against measurements in `query architecture_tradeoff` and"
-  print "`query scheduling_tradeoff`. \"Named only\": the surveys give no figure. In the matrices at the"
+  print "Made by `scripts/taxonomy.sh` from `profiles/published/taxonomy.txt`. What the surveys publish in"
+  print "figures is `dynamiccl query published`. \"Named only\": the surveys give no figure. In the matrices at the"
   print "end, as published: hot = much to tune, warm = within constraints, cold = little, none = nothing is there; - = not stated."
 }
 /^#/ || /^$/ { next }

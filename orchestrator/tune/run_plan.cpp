@@ -11,6 +11,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "orchestrator/tune/work_time.hpp"
+#include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "train/spec/payload.hpp"
 #include "train/spec/training.hpp"
@@ -116,7 +117,7 @@ std::optional<Bytes> common_wire_size(const std::vector<RunChoice>& choices) {
   return alike ? size : std::nullopt;
 }
 
-TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigures& published) {
+TuneTask task_of(const TunePlan& plan, const Workload& work) {
   const RunChoice& first = work.choices.front();
   const PlannedGroup& group = plan.base.groups[first.group];
   TuneTask task = task_in(group, first.group, first.cell);
@@ -134,7 +135,7 @@ TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigu
     const RunChoice& choice = work.choices[static_cast<std::size_t>(place - work.actions.begin())];
     task.runs.push_back(choice);
     const PlannedGroup& own = plan.base.groups[choice.group];
-    task.search.task.prior_log_us.push_back(published_log_time(published, own) +
+    task.search.task.prior_log_us.push_back(published_log_time(own) +
                                             schedule_log_offset(choice.cell, own.ranks));
   }
   // A codec that ways differ in is theirs, not the task's: its size is the plain values' then, and
@@ -160,15 +161,13 @@ void refuse_twins(const TunePlan& plan) {
 
 }  // namespace
 
-double published_log_time(const ReferenceFigures& published, const PlannedGroup& group) {
+double published_log_time(const PlannedGroup& group) {
   const std::string_view family =
       backend_facts(group.backend).is_mpi ? "mpi" : name_of(group.backend);
-  for (const PublishedTraining& row : published.training_times) {
-    if (row.backend != family || row.architecture != name_of(group.architecture)) continue;
-    const double seconds =
-        group.environment.starts_with("cross-docker") ? row.cross_docker_s : row.bare_metal_s;
-    return seconds > 0 ? std::log(seconds) : 0;
-  }
+  const char* place = group.environment.starts_with("cross-docker") ? "cross_docker" : "bare_metal";
+  for (const auto& row : published_figures().at("s000").at("training_time").at("rows"))
+    if (row.at("backend") == family && row.at("architecture") == name_of(group.architecture))
+      return std::log(row.at(place).get<double>());
   return 0;
 }
 
@@ -193,8 +192,7 @@ double schedule_log_offset(const WorkCell& cell, int ranks) {
   return 0;
 }
 
-TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
-                       const ReferenceFigures& published, bool any_environment) {
+TunePlan make_run_plan(const Plan& plan, const TuneOptions& options, bool any_environment) {
   TunePlan result;
   result.options = options;
   std::vector<std::string> order;
@@ -228,8 +226,7 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
     if (!base.cells.empty()) result.base.groups.push_back(std::move(base));
   }
   for (const std::string& key : order)
-    if (works[key].choices.size() > 1)
-      result.tasks.push_back(task_of(result, works[key], published));
+    if (works[key].choices.size() > 1) result.tasks.push_back(task_of(result, works[key]));
   if (result.tasks.empty())
     throw Error(ErrorKind::input,
                 "nothing to choose between runs: no workload of the file can run here with more "

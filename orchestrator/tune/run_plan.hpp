@@ -4,7 +4,6 @@
 
 #include "db/reader.hpp"
 #include "orchestrator/tune/tuning.hpp"
-#include "profiles/published/reference.hpp"
 
 namespace dynamiccl {
 
@@ -19,11 +18,10 @@ namespace dynamiccl {
 /// schedules.
 /// @throws Error(input) when no workload can be run in two ways here, or when two workloads differ
 /// in nothing that a task's key holds
-TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
-                       const ReferenceFigures& published, bool any_environment = false);
+TunePlan make_run_plan(const Plan& plan, const TuneOptions& options, bool any_environment = false);
 
 /// ln of the published time of a way to run, up to a constant; 0 where nothing is published.
-double published_log_time(const ReferenceFigures& published, const PlannedGroup& group);
+double published_log_time(const PlannedGroup& group);
 
 /// ln by which a training method is expected to be off the others of its architecture: the
 /// published winners by model intensity (figures.toml, s001.winner_rules), as far as communication

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/link_tier.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
@@ -14,7 +13,7 @@ namespace {
 struct PlacedGroup {
   std::string environment;
   std::string key;
-  GroupTier tier;
+  std::optional<int> tier;
 };
 
 std::vector<PlacedGroup> placed_groups(const Reader& reader, std::int64_t run) {
@@ -31,30 +30,24 @@ std::vector<PlacedGroup> placed_groups(const Reader& reader, std::int64_t run) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto regime = stored_json(rows.text(i, "regime"));
     const auto nodes = std::max<std::int64_t>(1, rows.integer(i, "nodes"));
-    const auto part = [&](const char* name) { return fact_text(regime, "ingredients", name); };
-    const bool inside = nodes == 1 && part("intra_link") != "none";
-    groups.push_back(
-        {rows.text(i, "environment"),
-         group_key(group_figure(rows, i)),
-         {link_tier(regime, static_cast<int>(nodes)),
-          inside ? part("intra_link") : part("inter_link") + " " + part("inter_tier")}});
+    groups.push_back({rows.text(i, "environment"), group_key(group_figure(rows, i)),
+                      link_tier(regime, static_cast<int>(nodes))});
   }
   return groups;
 }
 
 }  // namespace
 
-std::map<std::string, GroupTier> tiers_of_groups(const Reader& reader, std::int64_t run) {
-  std::map<std::string, GroupTier> tiers;
-  for (auto& group : placed_groups(reader, run)) tiers[group.key] = std::move(group.tier);
+std::map<std::string, std::optional<int>> tiers_of_groups(const Reader& reader, std::int64_t run) {
+  std::map<std::string, std::optional<int>> tiers;
+  for (auto& group : placed_groups(reader, run)) tiers[group.key] = group.tier;
   return tiers;
 }
 
 std::map<std::string, int> tiers_of_environments(const Reader& reader, std::int64_t run) {
   std::map<std::string, int> tiers;
   for (const auto& group : placed_groups(reader, run))
-    if (group.tier.tier)
-      tiers[group.environment] = std::max(tiers[group.environment], *group.tier.tier);
+    if (group.tier) tiers[group.environment] = std::max(tiers[group.environment], *group.tier);
   return tiers;
 }
 

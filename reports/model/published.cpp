@@ -1,21 +1,21 @@
 #include "reports/model/published.hpp"
 
+#include <sstream>
 #include <string>
 
 #include "embedded/reference_figures.hpp"
+#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 
-const ReferenceFigures& published_figures() {
-  static const ReferenceFigures figures = parse_reference_figures(
-      std::string(embedded::reference_figures), "profiles/published/figures.toml");
+const nlohmann::json& published_figures() {
+  static const nlohmann::json figures = [] {
+    std::ostringstream text;
+    text << toml::json_formatter{
+        parse_toml(std::string(embedded::reference_figures), "profiles/published/figures.toml")};
+    return nlohmann::json::parse(text.str());
+  }();
   return figures;
-}
-
-const TrainingStudies& training_studies() {
-  static const TrainingStudies studies = parse_training_studies(
-      std::string(embedded::reference_figures), "profiles/published/figures.toml");
-  return studies;
 }
 
 }  // namespace dynamiccl

@@ -1,14 +1,11 @@
 #pragma once
 
-#include "profiles/published/reference.hpp"
-#include "profiles/published/training_studies.hpp"
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 
-/// The published figures that this program carries.
-const ReferenceFigures& published_figures();
-
-/// What the studies publish of training, as this program carries it.
-const TrainingStudies& training_studies();
+/// profiles/published/figures.toml, which this program carries: by study and table, what studies
+/// published. For the query `published` and for what a survey says of a setting.
+const nlohmann::json& published_figures();
 
 }  // namespace dynamiccl

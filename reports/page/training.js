@@ -7,9 +7,6 @@
   const named = row => row.method + (row.settings && !/^\{/.test(row.settings) ? ` (${row.settings})` : "");
   const task = row => `${row.model}, batch ${row.batch}, ${row.ranks} ranks`;
 
-  /** How the study's families read here: mpi stands for Open MPI and MPICH. */
-  const family = backend => backend === "openmpi" || backend === "mpich" ? "mpi" : backend;
-
   function table(rows, baseline) {
     const { el, format } = Report;
     const together = text => el("span", { class: "together" }, text);
@@ -100,21 +97,6 @@
         (some("consensus_distance") ? " Consensus distance: root of the mean squared distance of neighbours' weights from their mean, at the end." : ""))];
   }
 
-  function beside(own, rows) {
-    const { el, format } = Report;
-    const here = published => {
-      const mine = rows.filter(r => r.architecture === published.architecture && family(r.backend) === published.backend && r.method.startsWith("bsp"));
-      const of = (environment, row) => mine.find(r => r.environment === environment && r.backend === row.backend && task(r) === task(row));
-      const pairs = mine.filter(r => r.environment === "cross-docker").map(cross => [of("bare-metal", cross), cross]).filter(([bare]) => bare);
-      return pairs.length ? pairs.map(([bare, cross]) => `${cross.backend} ${format.ratio(cross.step_us / bare.step_us)}`).join(", ") : "not measured";
-    };
-    return [el("h3", {}, "Cross-docker over bare metal, against the published table"), Report.table({
-      caption: `Published: ResNet-18 on CIFAR-10, 10 epochs, ${own.testbed}. Here: step of the bsp method`, rows: own.published, columns: [
-        { name: "architecture", text: r => r.architecture }, { name: "backend", text: r => r.backend },
-        { name: "published bare metal", right: true, text: r => r.bare_metal_s + " s" }, { name: "published cross-docker", right: true, text: r => r.cross_docker_s + " s" },
-        { name: "published ratio", right: true, text: r => format.ratio(r.cross_docker_s / r.bare_metal_s) }, { name: "ratio here", right: true, text: here }] })];
-  }
-
   /** C2C of each cell, and where nothing lossless is left. */
   function communication(cells) {
     const { el, format } = Report;
@@ -134,23 +116,6 @@
         { name: "throughput against expected", right: true, text: r => value(r.gap_percent, v => `${v > 0 ? "+" : ""}${format.number(v)} %`) }] })];
   }
 
-  /** Equal samples with and without a server, beside the container study's times. */
-  function againstRing(own, passes) {
-    const { el, format } = Report;
-    const rows = own.against_ring.filter(r => r.ratio === null || passes({ ...r, architecture: Report.state.architecture }));
-    const seconds = v => v === null ? "-" : format.time(v * 1e6);
-    const published = v => v === null ? "-" : v + " s";
-    const workers = r => r.server_workers === null ? "-" : `${r.server_workers} and ${r.ring_workers}`;
-    return rows.length ? [el("h3", {}, "Parameter server against ring, equal samples"), Report.table({
-      caption: `Time of 10 epochs of CIFAR-10's 50,000 samples as steps here, and as published: ResNet-18, 4 GPUs, ${own.testbed}; there mpi stands for Open MPI and MPICH`, rows, columns: [
-        { name: "backend", text: r => r.backend }, { name: "environment", text: r => r.environment }, { name: "compared at", text: r => r.basis ?? r.note },
-        { name: "model", text: r => r.model ? `${r.model}, batch ${r.batch}, ${r.schedule}` : "-" }, { name: "workers", text: workers },
-        { name: "server", right: true, text: r => seconds(r.server_s) }, { name: "ring", right: true, text: r => seconds(r.ring_s) },
-        { name: "server / ring", right: true, text: r => r.ratio === null ? "-" : format.interval(r.ratio, r.ratio_low, r.ratio_high, format.ratio) },
-        { name: "published server", right: true, text: r => published(r.published_server_s) }, { name: "published ring", right: true, text: r => published(r.published_ring_s) },
-        { name: "published ratio", right: true, text: r => r.published_ratio === null ? "-" : format.ratio(r.published_ratio) }] })] : [];
-  }
-
   /** Speed-up over the ranks, a line per method, a chart per model, environment and backend. */
   function scaling(rows, methods, looks) {
     const { el, format } = Report;
@@ -168,24 +133,6 @@
     }).filter(Boolean);
     return charts.length ? [el("h3", {}, "Speed-up by ranks"), Report.keys(methods.filter(m => rows.some(r => r.method === m)).map(m => ({ label: m, look: looks(m) }))),
       el("div", { class: "panels" }, charts), el("p", { class: "method" }, "Throughput over one worker's in the same launch; efficiency: that over the ranks, servers among them.")] : [];
-  }
-
-  /** Speed-ups over one worker beside the survey's, by link. */
-  function speedups(own, passes) {
-    const { el, format } = Report;
-    const value = v => v === null ? "-" : format.ratio(v);
-    const links = [["published_100gb_ib_rdma", "100 Gb/s InfiniBand"], ["published_100gbe_tcp", "100 GbE, TCP"], ["published_10gbe_tcp", "10 GbE, TCP"]];
-    const published = links.map(([key, name]) => ({ name: `published, ${name}`, right: true, text: r => value(r[key]) }));
-    const together = text => el("span", { class: "together" }, text);
-    const named = [{ name: "model", text: r => together(r.model + (r.batch ? `, batch ${r.batch}` : "")) }, { name: "method", text: r => together(r.method) }, { name: "workers", right: true, text: r => String(r.workers) }];
-    const note = { name: "note", wide: true, text: r => r.note ?? "" };
-    const measured = own.speedups.filter(r => r.speedup !== null && passes({ ...r, architecture: Report.state.architecture }));
-    const others = own.speedups.filter(r => r.speedup === null);
-    return [el("h3", {}, "Speed-up over one worker, against the survey"),
-      measured.length ? Report.table({ caption: `Published: ${own.survey}`, rows: measured, columns: [...named, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
-        { name: "here", right: true, text: r => format.interval(r.speedup, r.speedup_low, r.speedup_high, format.ratio) }, ...published, note] })
-        : el("p", { class: "note" }, "None of the survey's models (ResNet-50, BERT-Base, BERT-Large) was trained in this run."),
-      Report.tableBehind(() => Report.table({ caption: own.survey_note, rows: others, columns: [...named, ...published, note] }), "Published and not measured here")];
   }
 
   Report.section({
@@ -233,7 +180,7 @@
         progress(reached, looksThere, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
-        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...tradeoffs((own.ways || []).filter(passes)), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));
+        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...tradeoffs((own.ways || []).filter(passes)), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks));
     },
   });
 })();

@@ -1,6 +1,4 @@
-#include "profiles/published/reference.hpp"
-#include "reports/model/published.hpp"
-#include "reports/model/synchronisation_modes.hpp"
+#include "reports/model/synchronisation_warnings.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
 #include "reports/model/training_report.hpp"
@@ -117,24 +115,12 @@ json progress(const PageContext& page, const QueryScope& scope) {
   return found;
 }
 
-json published(const ReferenceFigures& figures) {
-  json rows = json::array();
-  for (const auto& time : figures.training_times) {
-    rows.push_back({{"architecture", time.architecture},
-                    {"backend", time.backend},
-                    {"bare_metal_s", time.bare_metal_s},
-                    {"cross_docker_s", time.cross_docker_s}});
-  }
-  return rows;
-}
-
 }  // namespace
 
 // Null for a run that trained nothing: the section is then left out.
 json training_data(const PageContext& page) {
   const Table report = training_report(page.reader, page.run_row, page.figures);
   if (report.rows.empty()) return {};
-  const ReferenceFigures& figures = published_figures();
   QueryScope scope;
   scope.runs = {page.run};
   return {{"rows", table_json(report)},
@@ -142,13 +128,7 @@ json training_data(const PageContext& page) {
           {"curves", curves(page)},
           {"progress", progress(page, scope)},
           {"ways", ways(page, scope)},
-          {"testbed", figures.testbed},
-          {"published", published(figures)},
-          {"survey", training_studies().survey_testbed},
-          {"survey_note", training_studies().speedups_note},
-          {"against_ring", table_json(named_query(page.reader, "ps_against_ring", scope))},
           {"scaling", table_json(named_query(page.reader, "scaling", scope))},
-          {"speedups", table_json(named_query(page.reader, "published_training", scope))},
           {"c2c", table_json(named_query(page.reader, "c2c", scope))}};
 }
 

@@ -2,13 +2,13 @@
 set(_queries
   times/latency times/tails times/bandwidth times/fit times/components times/copy_share times/line_rate times/node_scaling
   environments/overhead environments/attribution environments/interconnect environments/transports environments/regimes environments/page_faults environments/interference
-  choices/best choices/axis choices/crossover choices/switch_points choices/beside_neighbour choices/tradeoffs choices/findings choices/floor choices/flips choices/tiers choices/rankings choices/design_space
-  training/training training/scaling training/prediction training/atlas training/architecture training/messages training/calls training/energy training/curves training/time_to_target training/training_memory training/compression training/cost_orders training/payloads training/c2c training/c2c_contrasts training/ps_against_ring training/published_training training/method_order training/architecture_tradeoff training/scheduling_tradeoff training/synchronisation_profile training/synchronisation_tradeoff training/taxonomy
+  choices/best choices/axis choices/crossover choices/switch_points choices/beside_neighbour choices/tradeoffs choices/findings choices/floor choices/flips choices/published choices/design_space
+  training/training training/scaling training/prediction training/atlas training/architecture training/messages training/calls training/energy training/curves training/time_to_target training/training_memory training/compression training/cost_orders training/payloads training/c2c
   trust/coverage trust/failures trust/independence trust/noise trust/warmup trust/skew trust/clocks trust/stragglers trust/stopping trust/history
   tuning/decisions tuning/trace tuning/regret tuning/flags
   database/runs database/launches database/launch_medians database/events database/schema)
 target_sources(dyn_reports PRIVATE queries/query.cpp queries/no_rows.cpp queries/registry.cpp queries/sql_head.cpp
-  queries/choices/axis_rows.cpp queries/training/tradeoff_row.cpp queries/training/synchronisation_rows.cpp)
+  queries/choices/axis_rows.cpp)
 set(_includes "")
 set(_declarations "")
 set(_rows "")

@@ -46,7 +46,7 @@ struct Query {
   Table (*of_runs)(const Reader&, const std::vector<std::int64_t>&, const QueryScope&) = nullptr;
   bool pools = false;  ///< of runs: it takes QueryScope::pool, as all queries of figures do
   Table (*of_database)(const Reader&) = nullptr;
-  std::string_view sql{};  ///< ?1 = row key of a run
+  std::string_view sql{};  ///< ?1 = row key of a run, ?2 = published_figures() as JSON
   bool every_run = false;  ///< of SQL and runs: all of them unless some are named
 
   std::string name{};

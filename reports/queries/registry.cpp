@@ -11,6 +11,7 @@
 #include "embedded/query_list.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/pooling.hpp"
+#include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/sql_head.hpp"
 
@@ -40,10 +41,13 @@ std::vector<std::int64_t> runs_in_scope(const Reader& reader, const QueryScope& 
 /// others the database holds.
 Table query_each(const Reader& reader, std::string_view sql,
                  const std::vector<std::int64_t>& runs) {
-  if (runs.empty()) return reader.query(std::string(sql), {Value{}});
+  std::vector<Value> values{Value{}};
+  if (sql.find("?2") != std::string_view::npos) values.emplace_back(published_figures().dump());
+  if (runs.empty()) return reader.query(std::string(sql), values);
   Table all;
   for (const std::int64_t run : runs) {
-    Table one = reader.query(std::string(sql), {run});
+    values[0] = run;
+    Table one = reader.query(std::string(sql), values);
     all.columns = std::move(one.columns);
     std::move(one.rows.begin(), one.rows.end(), std::back_inserter(all.rows));
   }

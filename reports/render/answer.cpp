@@ -19,7 +19,7 @@
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/regime_causes.hpp"
 #include "reports/model/run_facts.hpp"
-#include "reports/model/synchronisation_modes.hpp"
+#include "reports/model/synchronisation_warnings.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
 #include "reports/model/training_report.hpp"

@@ -8,7 +8,7 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/operation_tables.hpp"
 #include "reports/model/run_facts.hpp"
-#include "reports/model/synchronisation_modes.hpp"
+#include "reports/model/synchronisation_warnings.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"

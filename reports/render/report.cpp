@@ -7,7 +7,7 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/operation_tables.hpp"
 #include "reports/model/run_facts.hpp"
-#include "reports/model/synchronisation_modes.hpp"
+#include "reports/model/synchronisation_warnings.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
@@ -161,8 +161,7 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
                  "same launches.");
   out += named_section(reader, run, "overhead");
   out += named_section(reader, run, "best");
-  for (const char* query :
-       {"findings", "flips", "tiers", "floor", "line_rate", "interconnect", "atlas"})
+  for (const char* query : {"findings", "flips", "floor", "line_rate", "interconnect", "atlas"})
     out += named_section(reader, run, query);
   for (const char* axis : {"environment", "backend", "architecture"}) {
     out += axis_section(reader, run, axis);

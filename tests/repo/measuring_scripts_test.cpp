@@ -381,7 +381,7 @@ TEST_CASE("the container study's training goes on where the call before ended") 
 echo "$*" >>"$0.asked"
 case $* in
   *count*) echo n; [ -z "$NONE" ] || { echo 0; exit; }; echo 1; exit ;;
-  *rankings) exit ${RANKINGS:-0} ;;
+  *published) exit ${PUBLISHED:-0} ;;
   query*) exit 0 ;;
   import*) exit ${IMPORT:-0} ;;
 esac
@@ -413,8 +413,8 @@ exit ${FIRST:-0}
   }
   // One library has no rank: all three have, in one database.
   CHECK_THAT(folder.text("program.asked"),
-             ContainsSubstring("/out/all.sqlite --all --pool --format markdown rankings"));
-  CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## rankings"));
+             ContainsSubstring("/out/all.sqlite --all --pool --format markdown findings"));
+  CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## axis --vary backend"));
   const std::string asked = folder.text("program.asked");
   CHECK(call("FIRST=130", "60").exit_code == 0);
   CHECK(folder.text("program.asked") == asked);
@@ -423,7 +423,7 @@ exit ${FIRST:-0}
   CHECK(call("FIRST=130", "60").exit_code == 75);
   CHECK(call("NONE=1 FIRST=130", "60").exit_code == 75);
   CHECK(call("LEFT=1", "60").exit_code == 1);
-  CHECK(call("RANKINGS=2", "60").exit_code == 1);
+  CHECK(call("PUBLISHED=2", "60").exit_code == 1);
   CHECK(!fs::exists(folder.path + "/out/gloo.done"));
   CHECK(call("", "60 '' --set other=1").exit_code == 2);
   CHECK(call("IMPORT=2", "60").exit_code == 1);
@@ -457,7 +457,7 @@ exit ${FIRST:-0}
   CHECK(call("BESIDE=2", "60 0,0,0,0,0,0 --set other=1").exit_code == 0);
   for (const char* each : {"\"openmpi\"", "openmpi-2.sqlite --set seed=2 ", "gloo-1.sqlite --db"})
     CHECK_THAT(folder.text("program.asked"), ContainsSubstring(each));
-  CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## ps_against_ring"));
+  CHECK_THAT(folder.text("out/all.md"), ContainsSubstring("## findings"));
   CHECK(call("BESIDE=3", "60 0,0,0,0,0,0,0,0,0 --set other=1").exit_code == 2);
 }
 

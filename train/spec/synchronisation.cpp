@@ -31,32 +31,4 @@ std::string switch_misfit(SumPlace sums, Synchronisation from, Synchronisation t
              : "an all-reduce goes over between bsp and local (others: partial)";
 }
 
-std::string synchronisation_words(TrainingMethod method, Synchronisation synchronisation) {
-  const bool gossip = method_row(method).sums == SumPlace::neighbours;
-  switch (synchronisation) {
-    case Synchronisation::bsp:
-      if (gossip) return "BSP with neighbours";
-      return crosses_barrier(method) ? "BSP across the barrier" : "BSP";
-    case Synchronisation::local:
-      return gossip ? "Local-SGD with neighbours" : "Local-SGD";
-    case Synchronisation::post_local:
-      return "post-local SGD";
-    case Synchronisation::ssp:
-      return "SSP";
-    case Synchronisation::asp:
-      return "ASP";
-    case Synchronisation::staggered:
-      return "R2SP";
-    case Synchronisation::backup:
-      return "backup workers";
-    case Synchronisation::lag:
-      return "LAG";
-    case Synchronisation::adacomm:
-      return "AdaComm";
-    case Synchronisation::easgd:
-      return "EASGD";
-  }
-  return "";
-}
-
 }  // namespace dynamiccl

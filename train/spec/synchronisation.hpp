@@ -157,7 +157,4 @@ std::string switch_misfit(SumPlace sums, Synchronisation from, Synchronisation t
 
 WeightAgreement agreement_of(TrainingMethod method, Synchronisation synchronisation);
 
-/// In the surveys' words.
-std::string synchronisation_words(TrainingMethod method, Synchronisation synchronisation);
-
 }  // namespace dynamiccl

@@ -12,7 +12,6 @@
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
-#include "reports/model/published.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -79,9 +78,9 @@ StoredSweep load_sweep(const TuneArguments& arguments, const std::string& db) {
   options.ll128 = measured_ll128(reader, sweep.run_id);
   options.own = arguments.own;
   if (arguments.between_runs) keep_measured_cells(loaded.plan, reader, sweep.run_id);
-  sweep.plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),
-                                                      arguments.any_environment)
-                                      : make_tune_plan(loaded.experiment, loaded.plan, options);
+  sweep.plan = arguments.between_runs
+                   ? make_run_plan(loaded.plan, options, arguments.any_environment)
+                   : make_tune_plan(loaded.experiment, loaded.plan, options);
   sweep.tasks = load_samples(reader, sweep.plan, sweep.run_id);
   sweep.experiment = std::move(loaded.experiment);
   return sweep;

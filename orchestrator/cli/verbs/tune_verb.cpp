@@ -30,7 +30,6 @@
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
 #include "profiles/detect/facts.hpp"
-#include "reports/model/published.hpp"
 #include "tuner/action/ll128.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/agents/advice.hpp"
@@ -78,9 +77,9 @@ Loaded planned(const TuneArguments& arguments, LoadedExperiment read) {
   options.huge_pages = no_huge_pages_reason().empty();
   options.ll128 = has_channels(read.plan) && why_no_ll128(probe_facts()).empty();
   options.own = arguments.own;
-  TunePlan plan = arguments.between_runs ? make_run_plan(read.plan, options, published_figures(),
-                                                         arguments.any_environment)
-                                         : make_tune_plan(read.experiment, read.plan, options);
+  TunePlan plan = arguments.between_runs
+                      ? make_run_plan(read.plan, options, arguments.any_environment)
+                      : make_tune_plan(read.experiment, read.plan, options);
   return {std::move(read.experiment), std::move(plan), read.cluster};
 }
 

@@ -14,6 +14,7 @@
 --   best_method | text | its method
 --   best_carried_by | text | the library that moved its gradients
 --   best_samples_per_second | real | its throughput
+--   other_measured | real | the best throughput of the other architecture that was measured, over the best one's
 --   lost | real | what choosing by expectation costs against the best
 -- Ranks are what a job is given: a server among them computes nothing. other_expected: the best that is expected of the
 -- other architecture, over the chosen one's. lost: what choosing by expectation costs against the best (0 = nothing).
@@ -42,7 +43,10 @@ SELECT c.run_id, c.environment, c.backend, c.model, c.batch, c.ranks, c.architec
         WHERE o.environment = c.environment AND o.backend = c.backend AND o.model = c.model AND o.batch = c.batch
           AND o.ranks = c.ranks AND o.architecture <> c.architecture) AS other_expected,
        c.samples_per_s AS samples_per_second, b.architecture AS best_architecture, b.method AS best_method, b.carried_by AS best_carried_by,
-       b.samples_per_s AS best_samples_per_second, b.samples_per_s / c.samples_per_s - 1 AS lost
+       b.samples_per_s AS best_samples_per_second,
+       (SELECT max(o.samples_per_s) / b.samples_per_s FROM ranked o
+        WHERE o.environment = c.environment AND o.backend = c.backend AND o.model = c.model AND o.batch = c.batch
+          AND o.ranks = c.ranks AND o.architecture <> b.architecture) AS other_measured, b.samples_per_s / c.samples_per_s - 1 AS lost
 FROM ranked c
 JOIN ranked b ON b.environment = c.environment AND b.backend = c.backend AND b.model = c.model
   AND b.batch = c.batch AND b.ranks = c.ranks AND b.by_measurement = 1

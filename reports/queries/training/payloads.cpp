@@ -40,10 +40,16 @@ std::string published_class(const TrainingSpec& spec, const Payload& payload) {
   return "";
 }
 
+const nlohmann::json& published_rows(const char* table) {
+  return published_figures().at("s002").at(table).at("rows");
+}
+
+std::string tier_key(int tier) { return fmt::format("tier{}", tier); }
+
+/// What the survey says of such a codec over links of that tier.
 std::string label_in_tier(const std::string& of, const std::optional<int>& tier) {
-  if (!tier) return "";
-  for (const auto& label : training_studies().compression)
-    if (label.property == of && label.technique == fmt::format("tier{}", *tier)) return label.label;
+  for (const auto& row : published_rows("compression_by_tier"))
+    if (tier && row.at("method") == of) return row.at(tier_key(*tier));
   return "";
 }
 
@@ -53,11 +59,10 @@ std::string better_in_tier(const std::string& of, const std::optional<int>& tier
   const std::string own = label_in_tier(of, tier);
   if (own != "bad" && own != "infeasible" && own != "wasted") return "";
   std::string better;
-  for (const auto& label : training_studies().compression) {
-    const bool suits = label.label == "good" || label.label == "optimal" ||
-                       label.label == "mandatory" || label.label == "useful";
-    if (label.technique == fmt::format("tier{}", *tier) && suits)
-      better += (better.empty() ? "" : ", ") + label.property + " " + label.label;
+  for (const auto& row : published_rows("compression_by_tier")) {
+    const std::string label = row.at(tier_key(*tier));
+    if (label == "good" || label == "optimal" || label == "mandatory" || label == "useful")
+      better += (better.empty() ? "" : ", ") + row.at("method").get<std::string>() + " " + label;
   }
   return fmt::format("published in this tier: {}", better);
 }
@@ -92,6 +97,15 @@ std::string waiting_of(const TrainingSpec& spec) {
   return text;
 }
 
+/// What the survey says of waiting for each other like that over links of that tier.
+std::string waiting_in_tier(const std::string& waiting, const std::optional<int>& tier) {
+  for (const auto& row : published_rows("sync_by_tier"))
+    for (const auto& ours : row.at("here"))
+      if (tier && (ours == waiting || ours == waiting.substr(0, waiting.find(' '))))
+        return row.at(tier_key(*tier));
+  return "";
+}
+
 Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                      const QueryScope& /*scope*/) {
   Table table;
@@ -105,15 +119,16 @@ Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs
       const int workers = static_cast<int>(cell.workers);
       const Payload payload = payload_of(*spec);
       const auto found = tiers.find(group_key(figure));
-      const auto tier = found == tiers.end() ? std::nullopt : found->second.tier;
+      const auto tier = found == tiers.end() ? std::nullopt : found->second;
       const std::string published = published_class(*spec, payload);
+      const std::string waiting = waiting_of(*spec);
       table.rows.push_back({figure.run_id,
                             figure.environment,
                             figure.backend,
                             cell.model,
                             cell.batch,
                             figure.algorithm,
-                            waiting_of(*spec),
+                            waiting,
                             std::string(name_of(spec->compression)),
                             cell.workers,
                             figure.group_knobs,
@@ -125,6 +140,7 @@ Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs
                             or_null(c2c_effective(*spec, workers)),
                             whole(tier),
                             or_null(label_in_tier(published, tier)),
+                            or_null(waiting_in_tier(waiting, tier)),
                             or_null(better_in_tier(published, tier)),
                             or_null(cell.settings.empty() ? "" : cell.settings.dump())});
     }
@@ -138,7 +154,8 @@ Query payloads_query() {
   return {.title = "What a library sees of training",
           .row =
               "one training cell: how much a worker gives to the library at once and how often, "
-              "C2C of that, and what a survey says of such a compression over such links",
+              "C2C of that, and what a survey says of such a compression and synchronisation over "
+              "such links",
           .columns = R"(
 run_id environment backend model batch method
 synchronisation | text | when workers wait for each other
@@ -152,7 +169,8 @@ c2c_predicted
 c2c_effective | real | C2C of what is sent; NULL: not known before
 tier | integer | how far apart the ranks are: 1 NVLink or shared memory, 2 PCIe or the machine's network, 3, 4 slower networks
 plausible | text, told | what the survey says of such a compression in that tier; NULL: it has none like it
-note | text, told | where it is published as bad or wasted, what suits that tier
+waiting_plausible | text, told | what it says there of such a synchronisation
+note | text, told | where the compression is published as bad or wasted, what suits that tier
 settings
 )",
           .of_runs = payloads_table};

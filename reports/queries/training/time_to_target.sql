@@ -16,6 +16,8 @@
 --   trained_us | us, real | sum of its steps, without evaluations, of the slowest worker, median; of all epochs where that launch missed the target
 --   accuracy | real | on held-out samples then, the lowest of the workers, median
 --   sent_bytes | bytes, real | payload sent by the busiest rank until then, median
+--   busiest_over_mean | real | bytes sent by the busiest rank, a server or a worker, over a rank's mean: where links congest
+--   exchanges | real | in a step of each worker
 --   over_plain | real | time over the fastest plain SGD's in the same block, whatever its group_knobs, median; empty where half of the launches missed the target
 --   over_plain_low | real | smallest
 --   over_plain_high | real | largest; empty where one missed the target
@@ -50,6 +52,8 @@ WITH taken AS (
          json_extract(t.details_json, '$.gossip.spectral_gap') AS spectral_gap,
          json_extract(t.details_json, '$.gossip.mean_accuracies[#-1][1]') AS mean_accuracy,
          1 - json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS unsent,
+         json_extract(t.details_json, '$.accuracies[#-1][0]') * 1.0 / json_extract(t.details_json, '$.worker_steps') AS exchanges,
+         (SELECT max(wire_bytes) / nullif(avg(wire_bytes), 0) FROM training WHERE measurement_id = v.measurement_row) AS busiest_over_mean,
          json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,
          json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,
          coalesce(json_extract(t.details_json, '$.accuracies[#-1][0]') * v.step_samples,
@@ -131,7 +135,7 @@ met AS (
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers,
        (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = n.launch_id) AS group_knobs, n.task, n.method,
        n.synchronisation, n.compression, n.carried_by, n.n AS launches, m.reached, n.steps_done AS steps, 
-       n.samples, n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
+       n.samples, n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, n.busiest_over_mean, n.exchanges, r.median AS over_plain,
        r.low AS over_plain_low, r.high AS over_plain_high, r.samples_over AS samples_over_plain,
        r.median / r.samples_over AS sample_time_over_plain, f.median AS beyond_plain, f.low AS beyond_plain_low,
        f.high AS beyond_plain_high, f.samples_off AS beyond_samples_off, n.most AS most_stale, n.late AS dropped,

@@ -8,7 +8,6 @@
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/work_time.hpp"
-#include "reports/model/published.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
 #include "train/spec/training.hpp"
@@ -43,8 +42,7 @@ batch = 32
 }
 
 TunePlan planned_run(const Experiment& experiment) {
-  return make_run_plan(make_plan(experiment, {}, nullptr), tune_options_of(experiment),
-                       published_figures());
+  return make_run_plan(make_plan(experiment, {}, nullptr), tune_options_of(experiment));
 }
 
 std::size_t arm_named(const TunePlan& plan, const std::string& text) {
@@ -85,12 +83,11 @@ batch = 32
 )";
   const Experiment experiment = testing::parsed(text);
   const Plan plan = make_plan(experiment, {}, nullptr);
-  const TunePlan apart = make_run_plan(plan, tune_options_of(experiment), published_figures());
+  const TunePlan apart = make_run_plan(plan, tune_options_of(experiment));
   REQUIRE(apart.tasks.size() == 3);
   CHECK(apart.tasks[0].arms() == 2);
   CHECK(apart.tasks[0].text(apart, 1) == "gloo ring bsp-a2a");
-  const TunePlan chosen =
-      make_run_plan(plan, tune_options_of(experiment), published_figures(), true);
+  const TunePlan chosen = make_run_plan(plan, tune_options_of(experiment), true);
   REQUIRE(chosen.tasks.size() == 1);
   CHECK(chosen.tasks[0].arms() == 6);
   CHECK(chosen.tasks[0].text(chosen, 0) == "bare-metal openmpi ring bsp-a2a");

@@ -155,9 +155,7 @@ TEST_CASE("the page says what is missing and where its figures come from") {
   CHECK(sections["provenance"]["run"]["host"]["kernel"] == "6.1");
   CHECK(sections["provenance"]["groups"][0]["command"] == "mpirun -np 2");
   CHECK(sections["regimes"]["transports"][0]["transport"] == "cma");
-  CHECK(sections["reference"]["extremes"].size() == 6);
-  for (const auto& extreme : sections["reference"]["extremes"])
-    CHECK(extreme["architecture"] == (extreme["collective"] == "allreduce" ? "ring" : "ps"));
+  CHECK(sections["reference"]["published"].is_array());
 }
 
 TEST_CASE("ranks that share a core are a cause on the page") {
@@ -323,16 +321,10 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
   REQUIRE(training.at("curves").size() == 3);
   CHECK(training["curves"][0]["losses"] == json::parse("[[1,3.0],[2,2.0],[3,1.0]]"));
   CHECK(training["curves"][0]["configuration"] == training["curves"][0]["method"]);
-  CHECK(training["published"].size() == 6);
-  // Published pairs without a partner here: three libraries in two environments.
-  CHECK(training["against_ring"].size() == 6);
   REQUIRE(training["scaling"].size() == 3);
   CHECK(training["scaling"][0]["efficiency"].is_number());
-  CHECK(training["speedups"][0]["note"] == "not measured");
-  CHECK(training["speedups"][0]["published_100gb_ib_rdma"].is_number());
   CHECK(training["c2c"].size() == 3);
   CHECK(training["ways"].empty());  // no accuracy after epochs
-  CHECK_THAT(training["survey"].get<std::string>(), ContainsSubstring("RTX 2080 Ti"));
   const std::string markdown = render_report_markdown(reader, "last");
   CHECK_THAT(markdown, ContainsSubstring("## Training\n"));
   CHECK_THAT(markdown, ContainsSubstring("| mg-wfbp"));

@@ -121,39 +121,3 @@ TEST_CASE("nothing is flagged where communication hides behind computation", "[E
   CHECK(render_full_answer(Reader(run.file()), "last").find("lossless_saturated") ==
         std::string::npos);
 }
-
-TEST_CASE("C2C is checked against both contrasts, published and here", "[E-189]") {
-  const auto trained = [](const char* model, int batch, double c2c, double single_us) {
-    auto figures = usual_figures();
-    figures.c2c_predicted = c2c;
-    figures.single_us = single_us;
-    TrainedCase one{"mg-wfbp", model, batch, 2, 100, figures};
-    return one;
-  };
-  // As C2C has it for intensity; BERT-Large scales better than it should.
-  const TrainedRun run({trained("resnet50", 64, 1e-5, 98), trained("bert-base", 64, 2e-5, 70),
-                        trained("bert-large", 8, 16e-5, 90)});
-  const Table table = run.query("c2c_contrasts");
-  const TableView rows(table);
-  std::map<std::string, std::string> here;
-  std::size_t published = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows.text(i, "source") == "here") {
-      here[rows.text(i, "contrast")] = rows.text(i, "check");
-      continue;
-    }
-    ++published;
-    INFO(rows.text(i, "contrast") << " " << rows.text(i, "environment") << " "
-                                  << rows.text(i, "method") << " " << rows.text(i, "workers"));
-    // ByteScheduler-A2A was slower on ResNet-50 than on BERT-Base.
-    const bool known_exception =
-        rows.text(i, "contrast") == "intensity" && rows.text(i, "method") == "bytescheduler-a2a";
-    if (!known_exception) CHECK(rows.text(i, "check") == "held");
-  }
-  CHECK(published > 50);
-  CHECK(here.at("intensity") == "held");
-  CHECK(here.at("batch") == "contradicted");
-  const TrainedRun one({trained("resnet50", 64, 1e-5, 98)});
-  const Table alone = one.query("c2c_contrasts");
-  CHECK(TableView(alone).text(0, "check") == "not measured");
-}

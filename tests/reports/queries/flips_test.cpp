@@ -212,7 +212,7 @@ TEST_CASE("methods that merge and methods that cut are held against each other a
   CHECK(rows.text(0, "model") == "mlp");
 }
 
-TEST_CASE("each tier has its best configuration, beside what the nearest tier's would cost there",
+TEST_CASE("a library that is best in one place only flips there, and the axis says which is where",
           "[G-18][G-19][A-57]") {
   const char* near = R"({"ingredients":{"intra_link":"shm","inter_link":"tcp",
                                         "inter_tier":"virtual"}})";
@@ -228,35 +228,6 @@ TEST_CASE("each tier has its best configuration, beside what the nearest tier's 
                    if (size == kKiB) return gloo ? 20.0 : 10.0;
                    return gloo == apart ? 10.0 : 20.0;
                  });
-  DecisionLog log(run.folder.file("a.sqlite"));
-  DecisionInfo decision;
-  decision.task_key = "gloo/ring/allreduce/2^16/r2n1";
-  decision.environment = "cross-docker";
-  decision.regime = "abcd";
-  decision.kind = "final";
-  decision.arm = "segment=64KiB";
-  decision.guard = "pass";
-  decision.state_json = decision.candidates_json = decision.asked_json = "{}";
-  log.add(log.begin({"run-1", "live", "bandit", "", 1, "{}"}), {decision});
-  const Table table = run.query("tiers");
-  const TableView rows(table);
-  REQUIRE(rows.size() == 4);
-  CHECK(rows.integer(0, "size_bytes") == 1024);
-  CHECK(rows.integer(0, "tier") == 1);
-  CHECK(rows.text(0, "link") == "shm");
-  CHECK(rows.text(0, "best") == "openmpi ring");
-  CHECK(rows.text(0, "lead_is_sure") == "yes");
-  CHECK(rows.text(0, "configuration") == "the nearest: base");
-  CHECK(rows.integer(1, "tier") == 4);
-  CHECK(rows.text(1, "link") == "tcp shaped-300Mbit/s");
-  CHECK(rows.text(1, "configuration") == "the same");
-  CHECK(rows.text(1, "left_by_search").empty());
-  CHECK(rows.text(3, "best") == "gloo ring");
-  CHECK(rows.text(3, "configuration") == "another, surely");
-  CHECK_THAT(*rows.real(3, "kept"), WithinRel(2.0, 0.01));
-  CHECK(*rows.real(3, "kept_low") > 1.9);
-  CHECK(rows.text(3, "left_by_search") == "segment=64KiB");
-
   const Table flips = run.query("flips");
   const TableView flip(flips);
   REQUIRE(flip.size() == 1);  // at 64 KiB, not at 1 KiB
@@ -268,13 +239,15 @@ TEST_CASE("each tier has its best configuration, beside what the nearest tier's 
   CHECK(flip.text(0, "faster_before") == "openmpi");
   CHECK(flip.text(0, "after") == "cross-docker");
   CHECK(flip.text(0, "faster_after") == "gloo");
-}
-
-TEST_CASE("work that was measured on one tier only has nothing to be compared across tiers",
-          "[G-19]") {
-  const char* near = R"({"ingredients":{"intra_link":"shm"}})";
-  const Grid run(
-      {{"bare-metal", "openmpi", "ring", 2, near}, {"singularity", "openmpi", "ring", 2, near}},
-      {kKiB}, [](const Ranks&, std::uint64_t, int) { return 10.0; });
-  CHECK(run.query("tiers").rows.empty());
+  QueryScope scope;
+  scope.vary = "backend";
+  const Table axis = named_query(Reader(run.folder.file("a.sqlite")), "axis", scope);
+  const TableView winners(axis);
+  REQUIRE(winners.size() == 4);
+  for (std::size_t i = 0; i < winners.size(); ++i) {
+    const bool gloo = winners.integer(i, "size_bytes") == 64 * kKiB &&
+                      winners.text(i, "environment") == "cross-docker";
+    CHECK(winners.text(i, "winner") == (gloo ? "gloo" : "openmpi"));
+    CHECK(winners.text(i, "winner_is_sure") == "yes");
+  }
 }

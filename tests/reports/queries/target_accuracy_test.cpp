@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "core/vocabulary/json.hpp"
-#include "reports/model/synchronisation_modes.hpp"
+#include "reports/model/synchronisation_warnings.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
 #include "reports/page/html_report.hpp"
@@ -239,7 +239,7 @@ TEST_CASE("training that loses something is no best choice by its steps", "[D-98
   CHECK_THAT(rows.text(0, "best_knobs"), !ContainsSubstring("onebit"));
 }
 
-TEST_CASE("four published properties of a synchronisation stand beside what was measured of them",
+TEST_CASE("how a synchronisation keeps weights alike, how often it exchanges and who sends most",
           "[D-37][G-22]") {
   TrainedCase ssp{"bsp-ps", "mlp", 8, 3, 100, usual_figures()};
   ssp.extra = R"(,"epochs":"4","target":"0.6","synchronisation":"ssp")";
@@ -256,123 +256,43 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
                                       {"mean_accuracies", {{50, 0.4}, {100, 0.65}}}};
   TrainedCase bsp = plain();
   TrainedCase averaged = local(4000);
-  bsp.figures.wire_bytes = 1024;
+  bsp.figures.wire_bytes = 1000;
+  bsp.wire_growth = 3;  // launches that differ in what they send are no congestion
   averaged.figures.wire_bytes = 3072;
   const TrainedRun run({bsp, averaged, ssp, gossip});
-  const Table table = run.query("synchronisation_profile");
+  const Table table = run.query("time_to_target");
   const TableView rows(table);
-  CHECK(rows.size() == 9 * 4);
+  REQUIRE(rows.size() == 4);
   std::map<std::string, std::size_t> row;
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    row[rows.text(i, "technique") + " " + rows.text(i, "property")] = i;
-  const auto told = [&](const char* of, const char* column) {
-    return rows.text(row.at(of), column);
-  };
-  CHECK(told("AR BSP consistency", "measured") == "the same bits");
-  CHECK(told("AR LSGD consistency", "measured") == "the same bits every 8 steps");
-  CHECK(told("AR LSGD consistency", "published") == "normal");
-  CHECK(told("AR LSGD frequency", "measured") == "0.125 a step");
-  CHECK_THAT(told("AR LSGD convergence", "measured"), ContainsSubstring("-2.0 points"));
-  CHECK(told("PS SSP consistency", "measured") == "5 behind");
+  for (std::size_t i = 0; i < rows.size(); ++i) row[rows.text(i, "synchronisation")] = i;
+  CHECK(rows.real(row.at("bsp"), "exchanges") == 1.0);
+  CHECK(rows.real(row.at("bsp"), "busiest_over_mean") == 1.0);
+  CHECK(rows.real(row.at("local"), "exchanges") == 0.125);
+  CHECK(rows.integer(row.at("ssp"), "most_stale") == 5);
   // 4000 of a server, 1000 of each of two workers: twice the mean.
-  CHECK(told("PS SSP congestion", "measured") == "2.00 times");
-  CHECK_THAT(told("PS SSP congestion", "evidence"), ContainsSubstring("carried by Gloo 0.5.0"));
-  // The middle launch, 1 % longer: 100 exchanges in 10.1 ms, 20 of eight steps each in 4.04 ms.
-  CHECK(told("AR BSP frequency", "evidence") ==
-        "exchanges in a step of each worker, one every 101 us, in which the busiest rank sends 1 "
-        "KiB");
-  CHECK(told("AR LSGD frequency", "evidence") ==
-        "exchanges in a step of each worker, one every 202 us, in which the busiest rank sends 3 "
-        "KiB");
-  CHECK(told("gossip BSP consistency", "measured") == "distance 0.088");
-  CHECK_THAT(told("AR BSP consistency", "task"), ContainsSubstring("\"target\":\"0.6\""));
-  CHECK(told("gossip ASP consistency", "measured") == "not measured");
-  const Table reached = run.query("time_to_target");
-  const TableView targets(reached);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const bool apart = targets.text(i, "method") == "d-psgd";
-    CHECK(targets.real(i, "spectral_gap") == (apart ? std::optional(0.25) : std::nullopt));
-    CHECK(targets.real(i, "mean_accuracy") == (apart ? std::optional(0.65) : std::nullopt));
-    CHECK(targets.real(i, "mean_beyond_plain").has_value() == apart);
-    if (apart) CHECK_THAT(*targets.real(i, "mean_beyond_plain_low"), WithinRel(0.03, 1e-9));
+  CHECK(rows.real(row.at("ssp"), "busiest_over_mean") == 2.0);
+  CHECK(rows.text(row.at("ssp"), "carried_by") == "Gloo 0.5.0");
+  const std::size_t apart = row.at("gossip bsp");
+  CHECK(rows.real(apart, "consensus_distance") == 0.088);
+  CHECK(rows.real(apart, "spectral_gap") == 0.25);
+  CHECK(rows.real(apart, "mean_accuracy") == 0.65);
+  CHECK_THAT(*rows.real(apart, "mean_beyond_plain_low"), WithinRel(0.03, 1e-9));
+  for (const char* other : {"bsp", "local", "ssp"}) {
+    CHECK_FALSE(rows.real(row.at(other), "spectral_gap"));
+    CHECK_FALSE(rows.real(row.at(other), "mean_beyond_plain"));
   }
 }
 
-TEST_CASE("a task that trained nothing of the survey's has no table of its own", "[D-37][G-22]") {
-  TrainedCase switched = plain();
-  switched.extra = R"(,"epochs":"3","target":"0.6","switch_to":"asp")";
-  const auto size = [](const std::vector<TrainedCase>& cells) {
-    const TrainedRun run(cells);
-    const Table table = run.query("synchronisation_profile");
-    return TableView(table).size();
-  };
-  CHECK(size({plain(), switched}) == 9 * 4);
-  CHECK(size({switched}) == 9 * 4);  // the published labels alone
-}
-
-TEST_CASE("a gain of a synchronisation is samples needed times time for each, on its tier",
-          "[D-38][D-99][D-101][F-09]") {
-  TrainedCase bsp = plain();
-  TrainedCase averaged = local();
-  bsp.environment = averaged.environment = "cross-docker-100mbit";
-  bsp.regime_json = averaged.regime_json = kSlowLink;
-  const TrainedRun run({bsp, averaged});
-  const Table table = run.query("synchronisation_tradeoff");
+TEST_CASE("a gain of a synchronisation is samples needed times time for each", "[D-101]") {
+  const TrainedRun run({plain(), local()});
+  const Table table = run.query("time_to_target");
   const TableView rows(table);
   REQUIRE(rows.size() == 2);
   const std::size_t at = rows.text(0, "synchronisation") == "local" ? 0 : 1;
-  CHECK(rows.integer(at, "tier") == 4);
-  CHECK(rows.text(at, "on_tier") == "mandatory");
-  CHECK(rows.text(at, "gate") == "tier >= 2");
-  CHECK(rows.text(at, "order") == "1/sqrt(T)");
-  CHECK(rows.real(at, "published_worst") == -3.0);
-  CHECK_THAT(*rows.real(at, "accuracy_change"), WithinRel(-2.0, 1e-6));
   // 20 rounds of 8 steps against 100 steps, in a fifth of the time.
   CHECK_THAT(*rows.real(at, "samples_over_plain"), WithinRel(1.6, 1e-9));
   CHECK_THAT(*rows.real(at, "sample_time_over_plain"), WithinRel(0.125, 1e-9));
   CHECK_THAT(*rows.real(at, "over_plain"), WithinRel(0.2, 1e-9));
-  CHECK(rows.text(1 - at, "on_tier") == "infeasible");
-  CHECK_THAT(rows.text(1 - at, "note"), ContainsSubstring("local steps (1024)"));
-  CHECK(rows.text(at, "note").empty());
-}
-
-TEST_CASE("a loss beyond the published one is told where both trained equally long", "[D-38]") {
-  const auto trained = [](const char* settings, int rounds, double accuracy) {
-    TrainedCase one{"bsp-a2a", "mlp", 8, 2, 1200, usual_figures()};
-    one.extra = std::string(R"(,"epochs":"4")") + settings;
-    reaching(one, 1000, rounds, 100, accuracy);
-    one.figures.details.erase("target_reached");
-    return one;
-  };
-  const auto note = [](const TrainedRun& run) {
-    const Table table = run.query("synchronisation_tradeoff");
-    const TableView rows(table);
-    std::string notes;
-    for (std::size_t i = 0; i < rows.size(); ++i) notes += rows.text(i, "note");
-    return notes;
-  };
-  const char* local8 = R"(,"synchronisation":"local","local_steps":"8")";
-  const TrainedCase sgd = trained("", 80, 0.62);
-  CHECK(note(TrainedRun({sgd, trained(local8, 10, 0.5)})) == "loses more than published");
-  CHECK(note(TrainedRun({sgd, trained(local8, 10, 0.61)})).empty());
-  // Half as many samples: that is no loss of the synchronisation's.
-  CHECK(note(TrainedRun({sgd, trained(local8, 5, 0.5)})).empty());
-}
-
-TEST_CASE("differences between launches are no congestion", "[D-37]") {
-  TrainedCase grown = plain();
-  grown.figures.wire_bytes = 1000;
-  grown.wire_growth = 3;
-  const TrainedRun run({grown, local()});
-  const Table table = run.query("synchronisation_profile");
-  const TableView rows(table);
-  bool found = false;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows.text(i, "technique") != "AR BSP" || rows.text(i, "property") != "congestion") continue;
-    found = true;
-    CHECK(rows.text(i, "measured") == "1.00 times");
-  }
-  CHECK(found);
 }
 
 TEST_CASE("synchronous steps with plain gradients over the slowest links are warned of", "[F-12]") {
@@ -427,20 +347,4 @@ TEST_CASE("ways to train that differ in a setting of their synchronisation diffe
       R"("synchronisation":"local"})";
   CHECK(configuration_words(figure) ==
         "bsp-a2a local, local_steps 3, shares linear, participants 1");
-}
-
-TEST_CASE("ways to wait are found in the surveys' tables by their names", "[D-37]") {
-  CHECK(synchronisation_mode("ps", "ssp", "none").profile == "PS SSP");
-  CHECK(synchronisation_mode("ring", "post-local", "none").profile == "AR LSGD");
-  CHECK(synchronisation_mode("ring", "gossip local", "none").profile == "gossip LSGD");
-  CHECK(synchronisation_mode("ps", "grouped asp", "none").by_tier == "hybrid");
-  CHECK(synchronisation_mode("ring", "gossip bsp", "topk").order == "CHOCO-SGD");
-  CHECK(synchronisation_mode("ring", "bsp, then local", "none").profile.empty());
-  for (const char* mode : {"BSP", "stale-sync", "async", "local-sgd", "decentralised", "hybrid"})
-    CHECK(published_by_tier(mode) != nullptr);
-  for (const char* mode : {"BSP", "SSP", "ASP", "Local-SGD"})
-    CHECK(published_waiting(mode) != nullptr);
-  for (const char* method : {"BSP-SGD", "QSGD", "EF-SignSGD", "SSP-SGD", "ASP-SGD", "Top-k",
-                             "Local-SGD", "Gossip-SGD", "CHOCO-SGD"})
-    CHECK(published_order_of(method) != nullptr);
 }

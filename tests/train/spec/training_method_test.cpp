@@ -45,9 +45,6 @@ TEST_CASE("the parts of methods go together") {
     const bool merges = row.grouping == MessageGrouping::merged;
     CHECK(merges == (row.choice == MethodChoice::merge));
   }
-  CHECK(synchronisation_words(TrainingMethod::dear, Synchronisation::bsp) ==
-        "BSP across the barrier");
-  CHECK(synchronisation_words(TrainingMethod::mg_wfbp, Synchronisation::bsp) == "BSP");
 }
 
 TEST_CASE("a method leaves a choice while its own sizes are unsaid") {
