@@ -319,7 +319,8 @@ TEST_CASE("the answer names method, ratio, held settings and what is unsupported
   CHECK_THAT(answer, ContainsSubstring("ring allreduce, 2 ranks, float32"));
   CHECK_THAT(answer, ContainsSubstring("1 KiB  bare-metal"));
   CHECK_THAT(answer, ContainsSubstring("2.00 [2.00, 2.00]"));
-  CHECK_THAT(answer, ContainsSubstring("held fixed: algorithm library, launches 3, regime host-shm"));
+  CHECK_THAT(answer,
+             ContainsSubstring("held fixed: algorithm library, launches 3, regime host-shm"));
   CHECK_THAT(answer, ContainsSubstring("method: max of the ranks' times per iteration; isolated "
                                        "cadence, 1 call per sample; barrier dissemination; median "
                                        "of 3 launches' medians"));
