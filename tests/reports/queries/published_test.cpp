@@ -130,7 +130,7 @@ TEST_CASE("a server's operations are other work than a ring's", "[C-14][G-25]") 
 }
 
 TEST_CASE("trainings are compared by the time of equal samples, as they were published",
-          "[D-10][C-13][E-165]") {
+          "[D-10][D-11][C-13][E-165]") {
   // Four ranks: three workers and a server, or four workers.
   TrainedCase staged = trained("wfbp-ps", "nccl", 4, 90'000);
   staged.figures.details["carried_by"] = "Gloo 0.5.0";
