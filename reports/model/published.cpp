@@ -3,6 +3,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/vocabulary/parsed_json.hpp"
 #include "embedded/reference_figures.hpp"
 #include "profiles/strict_toml.hpp"
 
@@ -13,7 +14,7 @@ const nlohmann::json& published_figures() {
     std::ostringstream text;
     text << toml::json_formatter{
         parse_toml(std::string(embedded::reference_figures), "profiles/published/figures.toml")};
-    return nlohmann::json::parse(text.str());
+    return parsed_json(text.str());
   }();
   return figures;
 }

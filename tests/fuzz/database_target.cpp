@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
@@ -265,10 +266,9 @@ void attempt(const std::function<void()>& open) {
 void open_small(const std::string& bytes) {
   attempt([&] {
     explained("small", "opening", [&] {
-      SQLite::Database db = in_memory(bytes);
-      distrust(db);
-      migrate(db, "small", small_schema());
-      require_current(db, "small", small_schema());
+      SQLite::Database given = in_memory(bytes);
+      distrust(given);
+      SQLite::Database db = as_current(std::move(given), "small", small_schema());
       require_own_schema(db, "small", small_schema());
       read_through_views_of(db, small_schema());
       SQLite::Statement rows(db, "SELECT * FROM v_cell");

@@ -38,7 +38,7 @@ constexpr std::array kRankVariables{
     RankVariables{"DYNAMICCL_RANK", "", "", "DYNAMICCL_LAUNCH"},
 };
 
-struct Candidate {
+struct PossibleRank {
   ProcessStat process;
   int rank = 0;
   int world = 0;
@@ -58,26 +58,26 @@ int whole_number_of(const std::string& text) {
   return end.ptr == text.data() + text.size() ? value : -1;
 }
 
-std::optional<Candidate> candidate_of(const ProcessStat& process) {
+std::optional<PossibleRank> candidate_of(const ProcessStat& process) {
   const auto variables = variables_of(process.pid);
   for (const auto& names : kRankVariables) {
     const int rank = whole_number_of(value_of(variables, names.rank));
     const int world = whole_number_of(value_of(variables, names.world));
     if (rank < 0 || (*names.world != '\0' && world <= rank)) continue;
-    return Candidate{process,
-                     rank,
-                     std::max(world, 0),
-                     std::max(whole_number_of(value_of(variables, names.local)), 0),
-                     std::string(names.rank) + " " + value_of(variables, names.job),
-                     false};
+    return PossibleRank{process,
+                        rank,
+                        std::max(world, 0),
+                        std::max(whole_number_of(value_of(variables, names.local)), 0),
+                        std::string(names.rank) + " " + value_of(variables, names.job),
+                        false};
   }
   return std::nullopt;
 }
 
 /// Of the processes that have one rank's number, as wrappers, shells and what a rank has started
 /// do, the one that is the rank: the uppermost that communicates, else the lowest first child.
-const Candidate& rank_itself(const std::vector<Candidate>& same) {
-  const Candidate* best = &same.front();
+const PossibleRank& rank_itself(const std::vector<PossibleRank>& same) {
+  const PossibleRank* best = &same.front();
   for (const auto& one : same) {
     const bool below = one.process.parent == best->process.pid;
     if (one.communicates != best->communicates ? one.communicates : below && !one.communicates)
@@ -86,12 +86,12 @@ const Candidate& rank_itself(const std::vector<Candidate>& same) {
   return *best;
 }
 
-std::vector<Candidate> candidates_below(const std::vector<pid_t>& roots,
-                                        const std::vector<ProcessStat>& all) {
-  std::vector<Candidate> found;
+std::vector<PossibleRank> candidates_below(const std::vector<pid_t>& roots,
+                                           const std::vector<ProcessStat>& all) {
+  std::vector<PossibleRank> found;
   for (const pid_t root : roots)
     for (const auto& process : tree_of(root, all)) {
-      const bool known = std::any_of(found.begin(), found.end(), [&](const Candidate& one) {
+      const bool known = std::any_of(found.begin(), found.end(), [&](const PossibleRank& one) {
         return one.process.pid == process.pid;
       });
       if (known || process.state == 'Z') continue;
@@ -100,7 +100,7 @@ std::vector<Candidate> candidates_below(const std::vector<pid_t>& roots,
   return found;
 }
 
-std::size_t different_ranks(const std::vector<Candidate>& candidates) {
+std::size_t different_ranks(const std::vector<PossibleRank>& candidates) {
   std::vector<int> ranks;
   for (const auto& one : candidates) ranks.push_back(one.rank);
   std::sort(ranks.begin(), ranks.end());
@@ -115,12 +115,12 @@ pid_t parent_of(pid_t pid, const std::vector<ProcessStat>& all) {
 
 /// The same from one level further up, where one rank was named: its launcher's others.
 /// @returns whether any came
-bool climb(std::vector<pid_t>& roots, std::vector<Candidate>& candidates,
+bool climb(std::vector<pid_t>& roots, std::vector<PossibleRank>& candidates,
            const std::vector<ProcessStat>& all) {
   const std::string job = candidates.front().job;
   for (pid_t above = parent_of(roots.front(), all); above > 1; above = parent_of(above, all)) {
     auto more = candidates_below({above}, all);
-    std::erase_if(more, [&](const Candidate& one) { return one.job != job; });
+    std::erase_if(more, [&](const PossibleRank& one) { return one.job != job; });
     if (different_ranks(more) > different_ranks(candidates)) {
       candidates = std::move(more);
       roots = {above};
@@ -201,11 +201,11 @@ LiveJob ranks_among(const std::vector<pid_t>& named, const std::vector<ProcessSt
   if (candidates.empty()) return job;
   // Others' ranks below the same shell are another job's.
   const std::string marker = candidates.front().job;
-  std::erase_if(candidates, [&](const Candidate& one) { return one.job != marker; });
+  std::erase_if(candidates, [&](const PossibleRank& one) { return one.job != marker; });
   const auto world = static_cast<std::size_t>(std::max(candidates.front().world, 0));
   if (roots.size() == 1 && different_ranks(candidates) == 1 && world != 1)
     climb(roots, candidates, all);
-  std::map<int, std::vector<Candidate>> by_rank;
+  std::map<int, std::vector<PossibleRank>> by_rank;
   for (auto& one : candidates) {
     one.communicates = !loaded_libraries(one.process.pid).empty();
     by_rank[one.rank].push_back(one);

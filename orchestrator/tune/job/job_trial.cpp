@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/algorithm/string/replace.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -319,12 +320,6 @@ void require_space(const HeldFolder& folder) {
   if (free_space(folder) < kLeastSpace) throw Error(ErrorKind::environment, no_space(folder));
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
-
 void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
   const ProcessResult& process = outcome.results.front();
   result.exit_code = process.signal != 0 ? 128 + process.signal : process.exit_code;
@@ -411,7 +406,6 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   Command job{command.argv, command.environment};
   job.environment["NCCL_CONF_FILE"] = command.launches.path() + "/nccl.conf";
   add_preload(request, job);
-
   JobTrialResult result;
   Observer observer(folder.held(), request);
   std::thread looking([&] { observer.look_on(); });
@@ -452,7 +446,7 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   for (const std::string& stream : call_streams_in(folder.held())) fs::remove(stream, ignored);
   for (const std::string& region : regions_in(folder.held())) fs::remove(region, ignored);
   // What leaders say of files there is of their names for everybody.
-  for (std::string& note : result.notes) note = replaced(note, folder.held(), folder.path());
+  for (std::string& note : result.notes) boost::replace_all(note, folder.held(), folder.path());
   return result;
 }
 
