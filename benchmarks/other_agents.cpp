@@ -163,9 +163,8 @@ class FittedBandit final : public Agent {
       if (!look.trial.ok) continue;
       const auto found = views.find(look.task.key);
       const BeliefView& view =
-          found != views.end()
-              ? found->second
-              : views.emplace(look.task.key, make_view(look.task, options)).first->second;
+          found != views.end() ? found->second
+                               : views.emplace(look.task.key, make_view(look.task)).first->second;
       belief.observe(view, look.arm, std::log(look.trial.time.count()), look.trial.launch);
     }
     double sum = belief.log_likelihood();

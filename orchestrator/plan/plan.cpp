@@ -73,7 +73,6 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   if (auto reason = tuner_misfit(spec, group.backend); !reason.empty()) return reason;
   if (auto reason = gpu_misfit(spec, group.backend); !reason.empty()) return reason;
   if (auto reason = table_misfit(spec, group.backend); !reason.empty()) return reason;
-  if (auto reason = terms_misfit(spec); !reason.empty()) return reason;
   if (is_tuned(spec) && group.ranks < 2)
     return fmt::format("tuner = \"{}\": a lone worker calls no collective", spec.tuner);
   if (auto reason = ranks_misfit(spec, group.ranks); !reason.empty()) return reason;

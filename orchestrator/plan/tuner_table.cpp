@@ -6,7 +6,6 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
-#include "tuner/agents/agent.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
@@ -27,15 +26,6 @@ std::string table_misfit(const TrainingSpec& spec, Backend backend) {
   } catch (const Error& error) {
     return fmt::format("tuner = \"{}\": {}; say off, online or the path of a table that tune wrote",
                        path, error.what());
-  }
-}
-
-std::string terms_misfit(const TrainingSpec& spec) {
-  try {
-    parse_terms(spec.tuner_terms);
-    return "";
-  } catch (const Error& error) {
-    return fmt::format("tuner_terms = \"{}\": {}", spec.tuner_terms, error.what());
   }
 }
 

@@ -10,9 +10,6 @@ namespace dynamiccl {
 /// can, or none is named. Reads the file.
 std::string table_misfit(const TrainingSpec& spec, Backend backend);
 
-/// Why the search terms that a training cell names are none; empty when they are, or none is named.
-std::string terms_misfit(const TrainingSpec& spec);
-
 /// Digest of what the table that a training cell names says: another table under the same name is
 /// another thing to measure. "" when none is named or it cannot be read (table_misfit says why).
 std::string table_digest(const TrainingSpec& spec);

@@ -62,7 +62,6 @@ nlohmann::json options_json(const std::string& agent, const AgentOptions& option
               {"repeats", options.repeats},
               {"max_evaluations_per_task", options.max_evaluations},
               {"policy", options.policy_path}};
-  for (const SearchTerm term : options.terms) all["terms"].push_back(name_of(term));
   if (reads_policy(agent))
     all["training"] = read_policy(policy_or_throw(options.policy_path)).provenance;
   return all;

@@ -378,8 +378,8 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own",
   const Program program;
   const std::string clock = program.folder() + "/clock.txt";
   const auto online = program.run({"tune", "--online", "--out", program.folder() + "/tuned",
-                                   "--call-agent", "bandit", "--parallelism", "tp", "--terms",
-                                   "hints", "--", kJob, "--steps", "120", "--own-clock", clock});
+                                   "--call-agent", "bandit", "--parallelism", "tp", "--", kJob,
+                                   "--steps", "120", "--own-clock", clock});
   INFO(online.err << online.out);
   REQUIRE(online.exit_code == 0);
   CHECK(says(online.err, "the leader took "));
@@ -387,8 +387,7 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own",
   CHECK(says(online.err, "which every rank would have made without it"));
   CHECK(program
             .value("SELECT count(*) FROM decision d JOIN tuning t ON t.id = d.tuning_id "
-                   "WHERE t.agent = 'bandit' AND t.options_json LIKE '%hints%' AND "
-                   "d.state_json->>'$.parallelism[2]' = 1")
+                   "WHERE t.agent = 'bandit' AND d.state_json->>'$.parallelism[2]' = 1")
             .get<int>() > 0);
   CHECK(nothing_left(program));
 
@@ -468,8 +467,7 @@ TEST_CASE("a leader beside a job writes its choices, and import stores them once
           "[E-102][E-113][E-124][E-174]") {
   const OverSockets sockets;
   const Program program;
-  const int code =
-      beside_leader(program, 60, "--agent bandit --calls 5 --terms hints --parallelism 3d");
+  const int code = beside_leader(program, 60, "--agent bandit --calls 5 --parallelism 3d");
   INFO(text_of(program.folder() + "/leader.txt"));
   REQUIRE(code == 0);
   CHECK(nothing_left(program));

@@ -184,8 +184,8 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
   const Problem other = make_problem(18, 2);
   BeliefOptions options;
   TimeBelief belief(options);
-  const BeliefView view = make_view(problem.task, options);
-  const BeliefView view_other = make_view(other.task, options);
+  const BeliefView view = make_view(problem.task);
+  const BeliefView view_other = make_view(other.task);
   CHECK(belief.posterior(view).mean.isZero());
   const Posterior before = belief.posterior(view_other);
   const Posterior first = belief.posterior(view);

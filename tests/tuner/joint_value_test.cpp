@@ -202,7 +202,7 @@ TEST_CASE("a measurement is worth more where it speaks for more tasks") {
 TEST_CASE("what one launch had in common is not taken for a setting's own", "[E-103]") {
   const World world(0.8);
   const Task& task = world.tasks[0].task;
-  const BeliefView view = make_view(task, {});
+  const BeliefView view = make_view(task);
   const std::size_t arms = task.space->arms().size();
   const auto faster = [&](bool told) {
     TimeBelief belief{BeliefOptions{}};

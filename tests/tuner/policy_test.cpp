@@ -99,7 +99,7 @@ TEST_CASE("the heads' probabilities multiply to one over all arms", "[E-70]") {
   const Task task = small_task();
   const PolicyNetwork network = untrained_policy(5).network();
   const BeliefOptions options;
-  const BeliefView view = make_view(task, options);
+  const BeliefView view = make_view(task);
   const TimeBelief belief(options);
   const std::size_t arms = task.space->arms().size();
   std::vector<bool> failed(arms, false);

@@ -134,7 +134,6 @@ class CallTuner final : public StepTuner {
   std::vector<std::uint32_t> fixed_;  ///< by a table
   std::optional<StepLearner> learner_;
   std::optional<DecisionFile> decisions_;
-  std::vector<std::string> terms_;  ///< what the agent goes by beside measurements
   std::vector<std::string> notes_;
   int written_ = 0;
   double thinking_us_ = 0;
@@ -237,8 +236,6 @@ std::vector<std::uint32_t> CallTuner::from_table() {
 void CallTuner::start_learning() {
   StepLearnerOptions options;
   options.agent_options.seed = config_.seed;
-  options.agent_options.terms = parse_terms(spec_.tuner_terms);
-  for (const SearchTerm term : options.agent_options.terms) terms_.emplace_back(name_of(term));
   if (backend_facts(config_.backend).channels) {
     options.trial_steps = kConnectingTrial;
     options.trial_skips = 1;
@@ -306,7 +303,6 @@ void CallTuner::describe(TrainingFigures& figures) const {
          {"notes", notes}};
   if (!sm_shares_.empty()) all["sm_share"] = median(sm_shares_);
   if (!learner_) return;
-  all["terms"] = terms_;
   all["steps"] = learner_->steps();
   all["frozen_after_steps"] = learner_->frozen_after();
   all["alarms"] = learner_->alarms();

@@ -341,15 +341,7 @@ const std::vector<KnobRow>& knob_rows() {
          if (v.empty()) refuse("tuner", v, "off, online or a table's path");
          s.tuner = v;
        },
-       [](const TrainingSpec& s) { return s.tuner; }},
-      {"tuner_terms",
-       "tuner = online: what the agent uses besides measurements: hints, boldness, neighbours, "
-       "wall, frequency, parted by commas, or none",
-       [](TrainingSpec& s, const std::string& v) {
-         if (v.empty()) refuse("tuner_terms", v, "terms parted by commas, or none");
-         s.tuner_terms = v;
-       },
-       [](const TrainingSpec& s) { return s.tuner_terms; }}};
+       [](const TrainingSpec& s) { return s.tuner; }}};
   return rows;
 }
 

@@ -132,8 +132,6 @@ inline constexpr int kAnyWorker = -1;
 /// Values of `tuner` that name no table.
 inline constexpr const char* kNoTuner = "off";
 inline constexpr const char* kOnlineTuner = "online";
-/// Value of `tuner_terms` that names no term.
-inline constexpr const char* kNoTerms = "none";
 
 /// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
 /// the gradients' bytes, everything else as knobs by the names given here and of CodecSpec's
@@ -219,9 +217,6 @@ struct TrainingSpec : CodecSpec {
   /// "tuner": who chooses the library's settings for the all-reduces of each step: nobody, an agent
   /// that learns from the steps, or a table, by its path.
   std::string tuner = kNoTuner;
-  /// "tuner_terms": what the agent of an online tuner goes by beside measurements, search terms'
-  /// names parted by commas (tuner/agents/agent.hpp); kNoTerms: none.
-  std::string tuner_terms = kNoTerms;
 };
 
 /// Movements of the weights that LAG holds a change of the gradient against.

@@ -17,11 +17,6 @@ namespace {
 
 /// Why there is no library's all-reduce in each step that could be set.
 std::string tuner_contradiction(const TrainingSpec& spec) {
-  if (spec.tuner_terms != kNoTerms && spec.tuner != kOnlineTuner)
-    return fmt::format(
-        "tuner_terms = \"{}\" with tuner = \"{}\": terms are what an agent goes by; say tuner = "
-        "\"{}\"",
-        spec.tuner_terms, spec.tuner, kOnlineTuner);
   if (!is_tuned(spec)) return "";
   const TrainingMethodRow& row = method_row(spec.method);
   std::string why;

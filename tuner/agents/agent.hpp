@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -25,8 +23,6 @@ struct Task {
   std::vector<double> prior_log_us;
   /// How much is believed of the differences that it claims, 0 to 1: little of a model's.
   double prior_trust = 0.3;
-  /// How often it is called, of what the tasks of its job are called on average.
-  double frequency = 1;
 };
 
 /// What to run next for a task.
@@ -84,29 +80,6 @@ class Agent {
   virtual void reopen(const RegimeKey& key) = 0;
 };
 
-/// What the agents that share a belief may go by beside measurements and the analytic prior.
-enum class SearchTerm {
-  hints,       ///< advice on settings moves the prior (advice.hpp)
-  boldness,    ///< advice on where to search, and C2C, widen or narrow it (advice.hpp)
-  neighbours,  ///< once a peak is known only its neighbours are tried (narrowing.hpp)
-  wall,        ///< across containers what is more aggressive than a slow setting is not tried
-  frequency,   ///< what is called often is explored more and for longer
-};
-template <>
-struct NameTable<SearchTerm> {
-  static constexpr std::string_view what = "search term";
-  static constexpr std::array entries{
-      Named{SearchTerm::hints, "hints"}, Named{SearchTerm::boldness, "boldness"},
-      Named{SearchTerm::neighbours, "neighbours"}, Named{SearchTerm::wall, "wall"},
-      Named{SearchTerm::frequency, "frequency"}};
-};
-/// What a term does, in words for people.
-std::string_view meaning_of(SearchTerm term);
-/// Those that the stored sweeps speak for (reports/measured/agents-2026-11).
-std::vector<SearchTerm> default_terms();
-/// "hints,wall"; "" and "none" are no term at all. @throws Error(input) naming what there is
-std::vector<SearchTerm> parse_terms(const std::string& text);
-
 struct AgentOptions {
   std::uint64_t seed = 1;
   int repeats = 1;          ///< times that exhaustive measures each arm
@@ -115,10 +88,6 @@ struct AgentOptions {
   std::string policy_path;  ///< of "ppo" and "ppo-online"; "" = the one that comes with the program
   /// Bandit and PPO: an arm replaces the default when it is faster with at least this probability.
   double safety = 0.8;
-  std::vector<SearchTerm> terms = default_terms();  ///< bandit and PPO
-  [[nodiscard]] bool has(SearchTerm term) const {
-    return std::find(terms.begin(), terms.end(), term) != terms.end();
-  }
 };
 
 /// "default", "prior", "random", "exhaustive", "coordinate-descent", "means", "bandit", "ppo", and

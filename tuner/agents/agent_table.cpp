@@ -1,5 +1,4 @@
 #include <array>
-#include <sstream>
 
 #include "core/vocabulary/text.hpp"
 #include "tuner/agents/agent.hpp"
@@ -55,34 +54,6 @@ constexpr std::array kAgents{
 };
 
 }  // namespace
-
-std::string_view meaning_of(SearchTerm term) {
-  switch (term) {
-    case SearchTerm::hints:
-      return "advice on settings moves where a search expects the best one";
-    case SearchTerm::boldness:
-      return "advice on where searching pays, and C2C, scale how far settings of a task may differ";
-    case SearchTerm::neighbours:
-      return "once a setting has surely slower ones on both sides, only its neighbours are tried";
-    case SearchTerm::wall:
-      return "across containers, no more of every resource than a setting that was slower or "
-             "failed";
-    case SearchTerm::frequency:
-      return "what is called more often than others of its job is explored more and for longer";
-  }
-  return "";
-}
-
-std::vector<SearchTerm> default_terms() { return {}; }
-
-std::vector<SearchTerm> parse_terms(const std::string& text) {
-  std::vector<SearchTerm> terms;
-  if (text.empty() || text == "none") return terms;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');)
-    terms.push_back(parse_named<SearchTerm>(word));
-  return terms;
-}
 
 std::vector<std::string> agent_names() {
   std::vector<std::string> names;

@@ -17,7 +17,7 @@ Choice Bandit::act(const Task& task) {
   const std::vector<bool> open = memory_.open_arms(state, outlook);
   // Propensity by counting draws: the exact one has no closed form.
   constexpr int kDraws = 64;
-  const Eigen::MatrixXd samples = draw_times(posterior, kDraws, random_, state.temperature);
+  const Eigen::MatrixXd samples = draw_times(posterior, kDraws, random_);
   std::vector<int> wins(open.size(), 0);
   int counted = 0;
   std::optional<std::size_t> chosen;
@@ -56,8 +56,7 @@ std::vector<PlannedChoice> Bandit::plan(const std::vector<const Task*>& tasks, s
     entries.push_back(&entry);
     const std::vector<bool> open = BeliefMemory::unsettled_arms(entry);
     if (open[0]) candidates.push_back({t, {0, 1, false}});
-    const Eigen::MatrixXd samples =
-        draw_times(memory_.posterior(entry), kDraws, random_, entry.temperature);
+    const Eigen::MatrixXd samples = draw_times(memory_.posterior(entry), kDraws, random_);
     std::map<std::size_t, int> wins;
     for (int d = 0; d < kDraws; ++d) {
       std::size_t winner = 0;

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "core/vocabulary/digest.hpp"
-#include "tuner/agents/advice.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -35,7 +34,7 @@ double pieces_of(const ActionSpace& space, const Action& action, int log2_size) 
 
 }  // namespace
 
-BeliefView make_view(const Task& task, const BeliefOptions& options) {
+BeliefView make_view(const Task& task) {
   const ActionSpace& space = *task.space;
   const TaskKey& key = task.key.task;
   auto arms = std::make_shared<std::vector<BeliefArm>>();
@@ -62,8 +61,7 @@ BeliefView make_view(const Task& task, const BeliefOptions& options) {
                                    std::string(name_of(key.architecture))),
                .collective = static_cast<int>(key.collective),
                .group_size = key.group_size,
-               .log2_size = static_cast<double>(key.bin.log2),
-               .boldness = options.boldness ? boldness_of(task) : 1};
+               .log2_size = static_cast<double>(key.bin.log2)};
   view.prior.assign(arms->size(), 0);
   if (task.prior_log_us.size() == arms->size() && !arms->empty()) {
     const double level = std::accumulate(task.prior_log_us.begin(), task.prior_log_us.end(), 0.0) /
@@ -71,10 +69,6 @@ BeliefView make_view(const Task& task, const BeliefOptions& options) {
     for (std::size_t a = 0; a < arms->size(); ++a)
       view.prior[a] =
           level + task.prior_trust * std::clamp(task.prior_log_us[a] - level, -2.0, 2.0);
-  }
-  if (options.hint_weight > 0) {
-    const std::vector<double> hinted = hinted_log_us(task, options.hint_weight);
-    for (std::size_t a = 0; a < hinted.size(); ++a) view.prior[a] += hinted[a];
   }
   view.arms = std::move(arms);
   return view;
@@ -99,8 +93,7 @@ TimeBelief::TaskKernel TimeBelief::task_kernel(const BeliefTask& a, const Belief
   k.level += common * square(options_.level_sd) *
              std::exp(-0.5 * (size / square(options_.level_scale) + distance));
   if (k.same) k.level += square(options_.task_sd);
-  k.bold = a.boldness * b.boldness;
-  k.shared = common * k.bold * std::exp(-0.5 * (size / square(options_.size_scale) + distance));
+  k.shared = common * std::exp(-0.5 * (size / square(options_.size_scale) + distance));
   return k;
 }
 
@@ -131,7 +124,7 @@ double TimeBelief::arm_kernel(const TaskKernel& tasks, const BeliefArm& a,
   double k = tasks.level +
              tasks.shared * (pieces + implementation * (square(options_.implementation_sd) +
                                                         square(options_.resource_sd) * resource));
-  if (tasks.same && implementation == 1 && resource == 1) k += tasks.bold * square(options_.arm_sd);
+  if (tasks.same && implementation == 1 && resource == 1) k += square(options_.arm_sd);
   return k;
 }
 

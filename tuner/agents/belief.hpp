@@ -33,8 +33,6 @@ struct BeliefOptions {
   double other_collective = 0.1;
   double noise_sd = 0.10;     ///< between launches of one arm, until repeats say
   double launch_share = 0.6;  ///< of its square: common to all that one launch measured
-  double hint_weight = 0;     ///< ln(time) of one hint that holds wholly
-  bool boldness = false;      ///< boldness_of() scales what arms of a task differ by
 };
 
 /// What the kernel compares: a task's place and an arm's choices, in numbers.
@@ -44,7 +42,6 @@ struct BeliefTask {
   int collective = 0;
   int group_size = 1;
   double log2_size = 0;
-  double boldness = 1;  ///< on the standard deviations of what arms differ by
 };
 struct BeliefArm {
   std::vector<std::uint32_t> implementation;  ///< digests of the values, one per knob
@@ -59,7 +56,7 @@ struct BeliefView {
   std::vector<double> prior;  ///< mean of ln(us) before any measurement
 };
 
-BeliefView make_view(const Task& task, const BeliefOptions& options);
+BeliefView make_view(const Task& task);
 
 /// Joint normal belief over a task's arms.
 struct Posterior {
@@ -141,8 +138,7 @@ class TimeBelief {
   /// What two tasks share, whatever the arms.
   struct TaskKernel {
     double level = 0;   ///< covariance of their levels
-    double shared = 0;  ///< correlation of an arm's standing, by `bold`
-    double bold = 1;
+    double shared = 0;  ///< correlation of an arm's standing
     bool same = false;
   };
   [[nodiscard]] TaskKernel task_kernel(const BeliefTask& a, const BeliefTask& b) const;

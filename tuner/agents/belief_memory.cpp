@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tuner/agents/narrowing.hpp"
-
 namespace dynamiccl {
 namespace {
 
@@ -13,26 +11,15 @@ namespace {
 constexpr int kLooks = 3;
 constexpr double kInverseSqrt2Pi = 0.3989422804014327;
 
-/// One hint that holds wholly: what advice promises, and a third of what implementations differ by.
-constexpr double kHintWeight = 0.08;
-
-BeliefOptions with_terms(BeliefOptions belief, const AgentOptions& options) {
-  if (options.has(SearchTerm::hints)) belief.hint_weight = kHintWeight;
-  if (options.has(SearchTerm::boldness)) belief.boldness = true;
-  return belief;
-}
-
 double normal_density(double z) { return kInverseSqrt2Pi * std::exp(-0.5 * z * z); }
 double normal_distribution(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
 }  // namespace
 
-Eigen::MatrixXd draw_times(const Posterior& posterior, int count, FastRandom& random,
-                           double temperature) {
+Eigen::MatrixXd draw_times(const Posterior& posterior, int count, FastRandom& random) {
   const Eigen::Index arms = posterior.mean.size();
   Eigen::MatrixXd samples(arms, count);
-  for (Eigen::Index i = 0; i < samples.size(); ++i)
-    samples.data()[i] = temperature * random.normal();
+  for (Eigen::Index i = 0; i < samples.size(); ++i) samples.data()[i] = random.normal();
   // What rounding has made slightly indefinite.
   double jitter = 1e-9;
   for (int attempt = 0; attempt < 4; ++attempt, jitter *= 100) {
@@ -89,40 +76,19 @@ ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& varian
 }
 
 BeliefMemory::BeliefMemory(const BeliefOptions& belief, const AgentOptions& options)
-    : belief_(with_terms(belief, options)),
-      options_(options),
-      squared_noise_(belief.noise_sd * belief.noise_sd) {}
+    : belief_(belief), options_(options), squared_noise_(belief.noise_sd * belief.noise_sd) {}
 
 BeliefMemory::Entry& BeliefMemory::entry(const Task& task) {
   auto found = entries_.find(task.key);
   if (found == entries_.end()) {
     Entry fresh;
-    fresh.view = make_view(task, belief_.options());
-    fresh.space = task.space;
-    fresh.wall = task.state.cross_container == true && task.state.shared_memory == false;
+    fresh.view = make_view(task);
     fresh.failed.assign(task.space->arms().size(), false);
-    fresh.closed = fresh.failed;
     fresh.tries.assign(task.space->arms().size(), 0);
     fresh.seen.assign(task.space->arms().size(), 0);
     found = entries_.emplace(task.key, std::move(fresh)).first;
   }
-  if (options_.has(SearchTerm::frequency))
-    found->second.temperature = std::clamp(std::pow(task.frequency, 0.25), 0.5, 2.0);
   return found->second;
-}
-
-void BeliefMemory::narrow(Entry& state) const {
-  const bool neighbours = options_.has(SearchTerm::neighbours);
-  const bool wall = state.wall && options_.has(SearchTerm::wall);
-  if (!neighbours && !wall) return;
-  const MeasuredArms measured{*state.space, state.tries, state.seen, state.failed,
-                              belief_.noise_sd()};
-  state.closed.assign(state.closed.size(), false);
-  const auto close = [&](const std::vector<bool>& also) {
-    for (std::size_t a = 0; a < also.size(); ++a) state.closed[a] = state.closed[a] || also[a];
-  };
-  if (neighbours) close(beyond_peaks(measured));
-  if (wall) close(more_aggressive_than_slow(measured));
 }
 
 const BeliefMemory::Entry* BeliefMemory::find(const Task& task) const {
@@ -152,7 +118,6 @@ void BeliefMemory::learn(const Task& task, std::size_t arm, const Trial& trial) 
   state.outlook_version.reset();  // also when the arm failed, of which the belief hears nothing
   if (!trial.ok || !(trial.time.count() > 0)) {
     if (arm != 0) state.failed[arm] = true;
-    narrow(state);
     return;
   }
   const double log_us = std::log(trial.time.count());
@@ -160,7 +125,6 @@ void BeliefMemory::learn(const Task& task, std::size_t arm, const Trial& trial) 
   ++state.tries[arm];
   state.seen[arm] += (log_us - state.seen[arm]) / state.tries[arm];
   belief_.observe(state.view, arm, log_us, trial.launch);
-  narrow(state);
 }
 
 /// One more measurement of an arm that differs from the mean of those before it.
@@ -185,7 +149,7 @@ void BeliefMemory::reopen(const RegimeKey& key) {
 std::vector<bool> BeliefMemory::unsettled_arms(const Entry& state) {
   std::vector<bool> open(state.failed.size());
   for (std::size_t a = 0; a < open.size(); ++a)
-    open[a] = !state.failed[a] && !state.closed[a] && state.tries[a] < kLooks;
+    open[a] = !state.failed[a] && state.tries[a] < kLooks;
   return open;
 }
 
@@ -194,9 +158,8 @@ std::vector<bool> BeliefMemory::open_arms(const Entry& state, const ArmOutlook& 
   for (std::size_t a = 0; a < open.size(); ++a) {
     const double gain = now.expected_gain[static_cast<Eigen::Index>(a)];
     // A tie is not worth many launches: twice the gain is asked of what was measured before.
-    const double asked = options_.stop_gain * (state.tries[a] == 0 ? 1 : 2) /
-                         (state.temperature * state.temperature);
-    open[a] = !state.failed[a] && !state.closed[a] && gain >= asked && state.tries[a] < kLooks;
+    const double asked = options_.stop_gain * (state.tries[a] == 0 ? 1 : 2);
+    open[a] = !state.failed[a] && gain >= asked && state.tries[a] < kLooks;
   }
   // What is recommended was run here at least once, and so was the default it is compared with.
   if (state.tries[now.recommended] == 0) open[now.recommended] = true;

@@ -33,9 +33,7 @@ ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& varian
                       const std::vector<bool>& failed, double noise_sd, double safety);
 
 /// Draws from a joint posterior, one per column. [arms, count]
-/// @param temperature by which draws stray further from the mean than the posterior says
-Eigen::MatrixXd draw_times(const Posterior& posterior, int count, FastRandom& random,
-                           double temperature = 1);
+Eigen::MatrixXd draw_times(const Posterior& posterior, int count, FastRandom& random);
 
 /// What agents that share a belief over tasks keep per task.
 class BeliefMemory {
@@ -44,11 +42,7 @@ class BeliefMemory {
 
   struct Entry {
     BeliefView view;
-    std::shared_ptr<const ActionSpace> space;
-    bool wall = false;       ///< the ranks share no memory across containers
-    double temperature = 1;  ///< of exploration; 1 unless SearchTerm::frequency
     std::vector<bool> failed;
-    std::vector<bool> closed;  ///< not worth trying, by SearchTerm::neighbours and wall
     std::vector<int> tries;
     std::vector<double> seen;  ///< mean ln(us) of the arm's measurements
     int evaluations = 0;
@@ -72,15 +66,13 @@ class BeliefMemory {
   [[nodiscard]] std::size_t recommend(const Task& task) const;
   /// Arms whose measurement may still change the recommendation.
   [[nodiscard]] std::vector<bool> open_arms(const Entry& entry, const ArmOutlook& outlook) const;
-  /// Arms that were not looked at often enough to know them, and are not closed; for plans over
-  /// many tasks.
+  /// Arms that were not looked at often enough to know them; for plans over many tasks.
   [[nodiscard]] static std::vector<bool> unsettled_arms(const Entry& entry);
   [[nodiscard]] const TimeBelief& belief() const { return belief_; }
   [[nodiscard]] const AgentOptions& options() const { return options_; }
 
  private:
   void weigh_noise(double difference, int before);
-  void narrow(Entry& state) const;
 
   TimeBelief belief_;
   AgentOptions options_;

@@ -14,8 +14,7 @@ constexpr double kWorstReward = 2;
 }  // namespace
 
 PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
-                      const ActionSpace& space, const ArmKnowledge& known, FastRandom* random,
-                      double temperature) {
+                      const ActionSpace& space, const ArmKnowledge& known, FastRandom* random) {
   PolicyWalk walk;
   Action action;
   for (std::size_t k = 0; k < space.knobs().size(); ++k) {
@@ -25,8 +24,7 @@ PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidde
     DYN_ASSERT(!head.candidates.values.empty(), "the default never fails");
     if (head.candidates.values.size() > 1) {
       const Eigen::VectorXf odds =
-          softmax(network.scores(hidden, head.candidates.features, head.implementation) /
-                  static_cast<float>(temperature));
+          softmax(network.scores(hidden, head.candidates.features, head.implementation));
       Eigen::Index picked = 0;
       if (random == nullptr) {
         odds.maxCoeff(&picked);
@@ -82,11 +80,6 @@ Eigen::VectorXf PolicyAgent::advanced(const Task& task) {
                           known == hidden_.end() ? network_.initial_state() : known->second);
 }
 
-double PolicyAgent::temperature_of(const BeliefMemory::Entry& entry) const {
-  // Updates compare with the weights' own probabilities.
-  return name_ == kOnlinePpo ? 1 : entry.temperature;
-}
-
 Choice PolicyAgent::act(const Task& task) {
   const BeliefMemory::Entry& entry = memory_.entry(task);
   if (memory_.finished(task)) return {memory_.recommend(task), 1, false};
@@ -98,8 +91,7 @@ Choice PolicyAgent::act(const Task& task) {
   std::vector<bool> closed(open.size());
   for (std::size_t a = 0; a < open.size(); ++a) closed[a] = !open[a];
   const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-  PolicyWalk walk =
-      walk_heads(network_, hidden, *task.space, known, &random_, temperature_of(entry));
+  PolicyWalk walk = walk_heads(network_, hidden, *task.space, known, &random_);
   const Choice choice{walk.arm, walk.probability, true};
   remember(task, hidden, std::move(walk));
   return choice;
@@ -130,8 +122,7 @@ std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tas
                                     outlook.mean[static_cast<Eigen::Index>(outlook.best)])
           outlook.best = a;
       const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-      PolicyWalk walk =
-          walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_, temperature_of(entry));
+      PolicyWalk walk = walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_);
       if (walk.arm == 0) continue;
       candidates.push_back({t, {walk.arm, walk.probability, true}});
       if (name_ == kOnlinePpo) walks[{t, walk.arm}] = std::move(walk);

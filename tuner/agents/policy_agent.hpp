@@ -17,10 +17,8 @@ struct PolicyWalk {
 
 /// Walks the heads: implementation first, then resources inside it.
 /// @param random nullptr takes the likeliest value of every head
-/// @param temperature of the heads' softmax: above 1 their entropy is higher
 PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
-                      const ActionSpace& space, const ArmKnowledge& known, FastRandom* random,
-                      double temperature = 1);
+                      const ActionSpace& space, const ArmKnowledge& known, FastRandom* random);
 
 inline constexpr const char* kPpo = "ppo";
 inline constexpr const char* kOnlinePpo = "ppo-online";
@@ -55,7 +53,6 @@ class PolicyAgent final : public Agent {
   void reopen(const RegimeKey& key) override;
 
  private:
-  [[nodiscard]] double temperature_of(const BeliefMemory::Entry& entry) const;
   /// The recurrent state of a task's regime after what came of its last measurement.
   Eigen::VectorXf advanced(const Task& task);
   /// Keeps a walk that is carried out until learn() hears of it.

@@ -121,12 +121,6 @@ void StepLearner::rank_tasks() {
   }
   std::sort(order_.begin(), order_.end(),
             [&](std::size_t a, std::size_t b) { return progress_[a].share > progress_[b].share; });
-  double calls = 0;
-  for (const std::size_t t : order_) calls += static_cast<double>(tasks_[t].calls);
-  for (const std::size_t t : order_)
-    if (calls > 0)
-      tasks_[t].task.frequency =
-          static_cast<double>(tasks_[t].calls) * static_cast<double>(order_.size()) / calls;
   turn_ = 0;
   if (order_.empty()) return freeze();
   begin_reference();

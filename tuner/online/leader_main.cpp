@@ -42,10 +42,7 @@ constexpr const char* kUsage =
     "FOLDER is what the ranks have as DYNAMICCL_TUNER_FOLDER, on this host\n"
     "  --agent NAME      who chooses: ppo (default), bandit, coordinate-descent, ...\n"
     "  --policy FILE     trained policy of ppo (the one that comes along)\n"
-    "  --terms LIST      what ppo and bandit go by besides: hints, boldness, neighbours, wall, "
-    "frequency\n"
-    "  --parallelism X   how the job is spread over its ranks, for ppo and hints: dp, tp, pp, 3d, "
-    "...\n"
+    "  --parallelism X   how the job is spread over its ranks, for ppo: dp, tp, pp, 3d, ...\n"
     "  --calls N         calls of a size after which a setting neither slower nor faster is left "
     "(20)\n"
     "  --learn-cost N    percent of the job's time so far, of 1,000 steps at least, that settings\n"
@@ -103,8 +100,6 @@ Arguments parse(int argc, char** argv) {
       arguments.leader.agent_options.policy_path = value();
     else if (word == "--seed")
       arguments.leader.agent_options.seed = number<std::uint64_t>(word, value());
-    else if (word == "--terms")
-      arguments.leader.agent_options.terms = parse_terms(value());
     else if (word == "--parallelism")
       arguments.leader.parallelism = parse_named<ParallelismMode>(value());
     else if (word == "--calls")

@@ -4,7 +4,8 @@
 
 namespace dynamiccl {
 
-// What publications say of when a training scales by itself, for advice and for simulated jobs.
+// What publications say of when a training scales by itself, for plans of runs and for simulated
+// jobs.
 
 /// Between the published models that are called low and high, in ModelFacts::intensity()'s units:
 /// BERT-Base at the published 128 tokens and ResNet-50.

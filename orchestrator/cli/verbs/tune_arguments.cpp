@@ -17,7 +17,6 @@ AgentOptions agent_options(const TuneArguments& arguments) {
   AgentOptions options;
   options.seed = arguments.seed;
   options.policy_path = arguments.policy;
-  if (!arguments.terms.empty()) options.terms = parse_terms(arguments.terms);
   if (options.policy_path.empty()) options.policy_path = shipped_policy();
   return options;
 }

@@ -20,7 +20,6 @@ struct TuneArguments {
   ExperimentArguments experiment;
   std::string agent;
   std::string policy;
-  std::string terms;  ///< of the search; "" = default_terms()
   std::string table = "results/tuned.json";
   std::string out;
   std::string from;

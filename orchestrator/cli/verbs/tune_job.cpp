@@ -479,8 +479,7 @@ void add_constraint_options(CLI::App& verb, TuneArguments& arguments) {
                 "sums keep their order: results stay the same bit by bit")
       ->group(kJobGroup);
   add_choice_option(verb, "--parallelism", arguments.parallelism, all_names<ParallelismMode>(),
-                    "how the job is spread over its ranks, which its calls do not show; ppo and "
-                    "--terms hints go by it")
+                    "how the job is spread over its ranks, which its calls do not show, for ppo")
       ->group(kJobGroup);
 }
 

@@ -32,7 +32,6 @@
 #include "profiles/detect/facts.hpp"
 #include "tuner/action/ll128.hpp"
 #include "tuner/action/reach.hpp"
-#include "tuner/agents/advice.hpp"
 #include "tuner/agents/policy_agent.hpp"
 #include "tuner/agents/policy_file.hpp"
 
@@ -324,28 +323,6 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
   return arguments.sweep ? run_sweep(arguments, shared) : run_live(arguments, shared);
 }
 
-/// Instead of names: says what there is.
-constexpr const char* kListTerms = "list";
-
-/// `tune --terms`: every term, and of what it consists.
-int list_terms(const Shared& shared) {
-  Table table{{"term", "part", "meaning", "factor"}, {}};
-  const auto add = [&](SearchTerm term, std::string_view part, std::string_view meaning,
-                       Value factor = {}) {
-    table.rows.push_back(
-        {std::string(name_of(term)), std::string(part), std::string(meaning), std::move(factor)});
-  };
-  for (const auto& row : NameTable<SearchTerm>::entries) {
-    add(row.value, "", meaning_of(row.value));
-    if (row.value == SearchTerm::hints)
-      for (const Hint& hint : hints()) add(row.value, hint.name, hint.text);
-    if (row.value == SearchTerm::boldness)
-      for (const Boldness& one : boldness_terms()) add(row.value, one.name, one.text, one.factor);
-  }
-  print_table(table, shared);
-  return exit_code::kFine;
-}
-
 void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--agent", arguments.agents,
                   "who searches: " + join(agent_names(), ", ") + " (" + kDefaultAgent +
@@ -357,12 +334,6 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
   verb.add_option("--policy", arguments.policy,
                   "policy file of the ppo agent (the one that comes along)");
-  verb.add_option(
-          "--terms", arguments.terms,
-          "what bandit and ppo use besides measurements: " + join(all_names<SearchTerm>(), ", ") +
-              ", or none (docs/tuning.md); without names: list them")
-      ->expected(0, 1)
-      ->default_str(kListTerms);
   verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
 }
 
@@ -393,9 +364,9 @@ void require_that_all_act_there(const CLI::App& verb, const TuneArguments& argum
       "--agent",         "--launches",      "--pairs",     "--steps",     "--warmup-steps",
       "--trial-seconds", "--learn-seconds", "--max-cores", "--same-bits", "--max-gpu-memory"};
   static const std::set<std::string> kIdleInRecheck{
-      "--agent",       "--call-agent", "--launches",       "--learn-seconds", "--learn-cost",
-      "--max-cores",   "--same-bits",  "--max-gpu-memory", "--seed",          "--policy",
-      "--parallelism", "--gloo-floor", "--terms"};
+      "--agent",      "--call-agent", "--launches",    "--learn-seconds",
+      "--learn-cost", "--max-cores",  "--same-bits",   "--max-gpu-memory",
+      "--seed",       "--policy",     "--parallelism", "--gloo-floor"};
   const auto& idle = arguments.online    ? kIdleOnline
                      : arguments.recheck ? kIdleInRecheck
                                          : kIdleInSearch;
@@ -437,9 +408,9 @@ void require_that_policy_acts(const TuneArguments& arguments, bool command) {
 /// Options that would be silently without effect: a command's with a file, a file's with a command.
 void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
                           const Shared& shared) {
-  static const std::set<std::string> kOfBoth{"--agent", "--seed",   "--policy", "--terms",
-                                             "--out",   "--db",     "--json",   "--machine-file",
-                                             "--quiet", "--verbose"};
+  static const std::set<std::string> kOfBoth{"--agent",        "--seed",  "--policy",
+                                             "--out",          "--db",    "--json",
+                                             "--machine-file", "--quiet", "--verbose"};
   const bool command = !shared.command.empty();
   std::vector<std::string> idle;
   for (const CLI::Option* option : verb.get_options()) {
@@ -466,9 +437,8 @@ void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
     throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
 }
 
-/// What `tune` was asked for: terms, somebody's own job, or an experiment.
+/// What `tune` was asked for: somebody's own job, or an experiment.
 int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& shared) {
-  if (arguments.terms == kListTerms) return list_terms(shared);
   require_that_all_act(verb, arguments, shared);
   // Before anything is looked at that takes longer.
   if (!arguments.policy.empty()) read_policy(arguments.policy);

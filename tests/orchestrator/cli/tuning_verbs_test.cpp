@@ -1,11 +1,9 @@
 // What `train` and `tune` take, and refuse before they begin.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "core/vocabulary/json.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tuner/table/table.hpp"
 
@@ -130,31 +128,6 @@ TEST_CASE("tune of a command refuses an agent that there is not before it starts
   CHECK(refused.err.find("unknown agent \"bogus\"") != std::string::npos);
   CHECK(!std::filesystem::exists(folder.path("started")));
   CHECK(!std::filesystem::exists(db));
-}
-
-TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E-175]") {
-  const auto listed = run({"tune", "--terms", "--json"});
-  INFO(listed.err);
-  REQUIRE(listed.exit_code == 0);
-  std::set<std::string> terms;
-  std::set<std::string> parts;
-  for (const auto& row : nlohmann::json::parse(listed.out)) {
-    CHECK_FALSE(row["meaning"].get<std::string>().empty());
-    // What scales a search says by how much.
-    const bool scales = row["term"] == "boldness" && row["part"] != "";
-    CHECK(row["factor"].is_number() == scales);
-    terms.insert(row["term"]);
-    parts.insert(row["part"]);
-  }
-  CHECK(terms == std::set<std::string>{"boldness", "frequency", "hints", "neighbours", "wall"});
-  for (const char* part : {"start-up wall", "critical", "one gibibyte", "small batch"})
-    CHECK(parts.contains(part));
-  for (const std::string& term : terms) {
-    const auto named = run({"tune", "--terms", term, "nowhere.toml"});
-    CHECK(named.exit_code == 2);
-    CHECK(named.err.find("nowhere.toml") != std::string::npos);
-  }
-  CHECK(run({"tune", "--terms"}).out.find("wait-free backpropagation") != std::string::npos);
 }
 
 TEST_CASE("a job that loads no plugin is not waited for where there is no GPU") {

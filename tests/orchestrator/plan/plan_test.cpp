@@ -602,20 +602,3 @@ TEST_CASE("another table under the same name makes another training cell", "[d-4
   CHECK(second != "no training cell");
   std::filesystem::remove(path);
 }
-
-TEST_CASE("search terms of a training cell's tuner are looked at before anything runs") {
-  const auto reason = [](const std::string& terms) {
-    const auto plan =
-        make_plan(parsed(kTraining, {"work.0.training=\"mg-wfbp\"", "work.0.tuner=\"online\"",
-                                     "work.0.tuner_terms=\"" + terms + "\"",
-                                     "axes.backend=\"openmpi\"", "axes.ranks=2"}),
-                  {}, nullptr);
-    for (const auto& group : plan.groups)
-      for (const auto& cell : group.cells)
-        if (cell.work.collective == Collective::training) return cell.impossible;
-    return std::string("no training cell");
-  };
-  CHECK(reason("hints,frequency").empty());
-  CHECK(reason("hint").starts_with("tuner_terms = \"hint\": "));
-  CHECK(reason("hint").find("search term") != std::string::npos);
-}

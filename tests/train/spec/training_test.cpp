@@ -403,14 +403,6 @@ TEST_CASE("a tuner is refused where there is no all-reduce of the library in eac
   CHECK(training_spec(training_cell(spec)).tuner == kOnlineTuner);
   CHECK(training_contradiction(spec).empty());
   CHECK(tuner_table(spec).empty());
-  spec.tuner_terms = "hints,frequency";
-  CHECK(training_spec(training_cell(spec)).tuner_terms == "hints,frequency");
-  CHECK(training_contradiction(spec).empty());
-  spec.tuner = kNoTuner;
-  CHECK_THAT(training_contradiction(spec), ContainsSubstring("terms are what an agent goes by"));
-  spec.tuner = kOnlineTuner;
-  spec.tuner_terms = kNoTerms;
-  CHECK(!training_cell(spec).knobs.contains("tuner_terms"));
   for (const auto method :
        {TrainingMethod::wfbp_a2a, TrainingMethod::mg_wfbp, TrainingMethod::bytescheduler_a2a}) {
     spec.method = method;
