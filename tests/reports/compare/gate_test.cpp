@@ -75,9 +75,9 @@ TEST_CASE("a gate fails on what is slower twice, and says it in a line") {
   CHECK(twice.verdict() == Verdict::slower);
   REQUIRE(twice.findings.size() == 4);
   CHECK(twice.findings[0].what == "slower");
-  CHECK_THAT(twice.findings[0].text,
-             ContainsSubstring("allreduce, 1 KiB, 2 ranks: 100 us -> 131") &&
-                 ContainsSubstring("x 1.31 [") && ContainsSubstring("; measured twice"));
+  CHECK_THAT(twice.findings[0].text, ContainsSubstring("allreduce 1 KiB, 2 ranks: 100 us -> 131") &&
+                                         ContainsSubstring("x 1.31 [") &&
+                                         ContainsSubstring("; measured twice"));
   const Gate cleared = second_look(first, reference, side_of(runs, "same"), gate_options());
   CHECK(cleared.verdict() == Verdict::same);
   REQUIRE(cleared.findings.size() == 4);
