@@ -40,7 +40,7 @@ TEST_CASE("a sweep is replayed, and what agents chose is measured on fresh launc
   REQUIRE(sweep.exit_code == 0);
   const auto launches = program.value(kOkLaunches).get<int>();
   const auto replay = program.run({"tune", file, "--own", "--replay", "--confirm", "--seeds", "2",
-                                   "--agent", "ppo,coordinate-descent"});
+                                   "--agent", "ppo,coordinate-descent", "--json"});
   INFO(replay.err);
   REQUIRE(replay.exit_code == 0);
   for (const char* column : {"of_exhaustive", "evaluations_to_95", "kept", "slower_than_descent"})
