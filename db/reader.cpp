@@ -141,7 +141,7 @@ std::vector<std::string> runs_of_kind(const Reader& reader, std::string_view kin
       "SELECT r.uuid, CASE WHEN EXISTS (SELECT 1 FROM imported_run i WHERE i.run_id = r.id) THEN "
       "'import' WHEN x.overrides_json LIKE '%\"tune=%' THEN 'tune' ELSE 'run' END AS kind, "
       "r.status = 'failed' AND NOT EXISTS (SELECT 1 FROM plan_group g JOIN launch l ON l.group_id "
-      "= g.id WHERE g.run_id = r.id) AS tried FROM run r JOIN experiment x ON x.id = "
+      "= g.id WHERE g.run_id = r.id) AS tried FROM run r LEFT JOIN experiment x ON x.id = "
       "r.experiment_id ORDER BY r.id DESC");
   const auto chosen = [&](bool tries, bool of_kind) {
     std::vector<std::string> ids;

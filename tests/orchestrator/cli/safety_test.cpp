@@ -476,7 +476,7 @@ TEST_CASE("of a leader's file that has grown, import adds what is new, once", "[
     const auto elsewhere = folder.path("y.sqlite");
     CHECK(import(begin, "decisions.jsonl", elsewhere) == "imported, 2 choices");
     for (const char* outcome : {"has more by now", "already there"}) {
-      const auto merged = run({"import", db, "--db", elsewhere});
+      const auto merged = run({"import", db, "--db", elsewhere, "--json"});
       INFO(merged.out << merged.err);
       CHECK_THAT(merged.out, ContainsSubstring(outcome));
     }
