@@ -67,7 +67,7 @@ launches = 1
   // Every query of the whole program answers of such a run: libraries alone do not show what its
   // parts do to each other.
   std::size_t asked = 0;
-  for (const auto& line : split(program.run({"query"}).out, '\n')) {
+  for (const auto& line : split(program.run({"query", "--all"}).out, '\n')) {
     if (!line.starts_with("  ") || line[2] == ' ') continue;
     const std::string name(line.substr(2, line.find(' ', 2) - 2));
     const auto answer = program.run({"query", name, "--json"});
