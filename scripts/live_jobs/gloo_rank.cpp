@@ -1,4 +1,5 @@
-// A rank of a job over Gloo that goes well or meets a fault (scripts/live_jobs.py): the like of rank.c.
+// A rank of a job over Gloo that goes well or meets a fault (scripts/live_jobs.py): the like of
+// rank.c.
 //   RANK=R WORLD_SIZE=N gloo_rank KIND FAULTY_RANK FOLDER ADDRESS
 #include <fcntl.h>
 #include <gloo/allreduce.h>
@@ -62,7 +63,8 @@ int main(int argc, char** argv) {
     options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, std::size_t)>(
         [](void* c, const void* a, const void* b, std::size_t count) {
           for (std::size_t i = 0; i < count; ++i)
-            static_cast<float*>(c)[i] = static_cast<const float*>(a)[i] + static_cast<const float*>(b)[i];
+            static_cast<float*>(c)[i] =
+                static_cast<const float*>(a)[i] + static_cast<const float*>(b)[i];
         }));
     gloo::allreduce(options);
   }

@@ -1,7 +1,8 @@
-// A rank of a job of MPI that goes well or meets a fault (scripts/live_jobs.py). One program for all libraries:
+// A rank of a job of MPI that goes well or meets a fault (scripts/live_jobs.py). One program for
+// all libraries:
 //   rank KIND FAULTY_RANK FOLDER
-// Writes FOLDER/ready.RANK when its loop has begun, and meets the fault in the step after FOLDER/go is there. KIND says what
-// it does; what its rank does otherwise stands at its place below.
+// Writes FOLDER/ready.RANK when its loop has begun, and meets the fault in the step after FOLDER/go
+// is there. KIND says what it does; what its rank does otherwise stands at its place below.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -79,7 +80,8 @@ static int open_pipe(const char* name, int flags) {
   return open(path, flags);
 }
 
-// What the faulty rank does in place of, or before, the step's call. Returns 1 where the call is done with.
+// What the faulty rank does in place of, or before, the step's call. Returns 1 where the call is
+// done with.
 static int meet_fault(void) {
   static int pipe_end = -1;
   char bytes[4096];
@@ -151,7 +153,10 @@ static void step(long n) {
     compute(10);
     if (met && !done && rank == 0) {
       for (const double end = now() + 25; now() < end;)
-        if (is("long-evaluation")) evaluate(1); else save_checkpoint();
+        if (is("long-evaluation"))
+          evaluate(1);
+        else
+          save_checkpoint();
     }
     done = done || met;
     MPI_Barrier(MPI_COMM_WORLD);
@@ -175,7 +180,8 @@ static void step(long n) {
     all_reduce(kSmall);
   } else if (is("reads-files")) {
     const int file = open("/proc/self/exe", O_RDONLY);
-    while (read(file, out, sizeof out) > 0) {}
+    while (read(file, out, sizeof out) > 0) {
+    }
     close(file);
     usleep(2000);
     compute(8);
@@ -209,7 +215,8 @@ int main(int argc, char** argv) {
     if (n == 5) touch("ready", rank);
     // All in the same step, so that nothing but the fault sets them apart.
     int go = rank == 0 && n % 4 == 0 && there("go");
-    if (!met && n % 4 == 0 && !is("fast") && !is("large")) MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (!met && n % 4 == 0 && !is("fast") && !is("large"))
+      MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
     met = met || go;
     if (met && rank == faulty && meet_fault()) continue;
     step(n);
