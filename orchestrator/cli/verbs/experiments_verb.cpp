@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
@@ -79,15 +80,8 @@ std::string as_text(const std::vector<IndexRow>& rows, std::size_t columns) {
   for (const auto& row : rows) {
     text += fmt::format("{}  ({}{}{})\n", row.file, row.time, row.needs.empty() ? "" : "; needs ",
                         row.needs);
-    std::string line = "   ";
-    for (const auto& word : split(row.question, ' ')) {
-      if (line.size() + 1 + word.size() > columns && line.size() > 3) {
-        text += line + "\n";
-        line = "   ";
-      }
-      line += " " + word;
-    }
-    text += line + "\n";
+    for (const auto& line : broken_lines(row.question, std::max<std::size_t>(columns, 24) - 4))
+      text += "    " + line + "\n";
   }
   return text;
 }
