@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <set>
 #include <thread>
@@ -115,23 +116,23 @@ TEST_CASE("the printed page of commands has every verb and option") {
   const auto page = run({"help", "--markdown"});
   CHECK(page.exit_code == 0);
   // What a shell is offered comes from the same command table by another way.
-  const auto offered = [](const std::string& verb, const std::string& word) {
-    std::vector<std::string> words{"completion", "--index", verb.empty() ? "1" : "2", "--",
-                                   "dynamiccl"};
-    if (!verb.empty()) words.push_back(verb);
-    words.push_back(word);
-    auto lines = split(run(words).out, '\n');
-    std::erase(lines, "");
-    return lines;
-  };
-  const auto verbs = offered("", "");
-  CHECK(verbs.size() >= 16);
-  for (const auto& verb : verbs) {
+  std::map<std::string, std::vector<std::string>> offered;
+  for (const auto& line : split(run({"completion", "fish"}).out, '\n')) {
+    const auto words = split(line, ' ');
+    const auto after = [&](const char* word) {
+      const auto at = std::find(words.begin(), words.end(), word);
+      return at == words.end() || at + 1 == words.end() ? "" : *(at + 1);
+    };
+    if (line.find("__fish_use_subcommand") != std::string::npos) offered[after("-xa")];
+    if (const auto name = after("-l"); !name.empty())
+      offered[split(after("'__fish_seen_subcommand_from"), '\'').front()].push_back("--" + name);
+  }
+  CHECK(offered.size() >= 16);
+  for (const auto& [verb, options] : offered) {
     INFO(verb);
     const auto head = page.out.find("\n## " + verb + "\n");
     REQUIRE(head != std::string::npos);
     const auto section = page.out.substr(head, page.out.find("\n## ", head + 1) - head);
-    const auto options = offered(verb, "--");
     CHECK_FALSE(options.empty());
     for (const auto& option : options) CHECK(section.find(option) != std::string::npos);
   }
