@@ -11,9 +11,9 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
@@ -26,103 +26,18 @@ namespace fs = std::filesystem;
 constexpr const char* kVfsName = "dynamiccl-draft";
 constexpr const char* kFolder = "/proc/self/fd/";
 
-/// What SQLite reads and writes by a descriptor of this process's: it opens names alone, and
-/// follows those in /proc to where nothing lies.
-struct DraftFile {
-  sqlite3_file base;
-  int number;
-};
-
-int number_of(sqlite3_file* file) { return reinterpret_cast<DraftFile*>(file)->number; }
-
-int close_draft(sqlite3_file* /*file*/) { return SQLITE_OK; }
-
-int read_draft(sqlite3_file* file, void* bytes, int size, sqlite3_int64 offset) {
-  auto* to = static_cast<char*>(bytes);
-  while (size > 0) {
-    const ssize_t n = pread(number_of(file), to, static_cast<std::size_t>(size), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SQLITE_IOERR_READ;
-    if (n == 0) {
-      std::memset(to, 0, static_cast<std::size_t>(size));  // as SQLite asks
-      return SQLITE_IOERR_SHORT_READ;
-    }
-    to += n;
-    size -= static_cast<int>(n);
-    offset += n;
-  }
-  return SQLITE_OK;
-}
-
-int write_draft(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
-  const auto* from = static_cast<const char*>(bytes);
-  while (size > 0) {
-    const ssize_t n = pwrite(number_of(file), from, static_cast<std::size_t>(size), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 && errno != ENOSPC ? SQLITE_IOERR_WRITE : SQLITE_FULL;
-    from += n;
-    size -= static_cast<int>(n);
-    offset += n;
-  }
-  return SQLITE_OK;
-}
-
-int truncate_draft(sqlite3_file* file, sqlite3_int64 size) {
-  return ftruncate(number_of(file), size) == 0 ? SQLITE_OK : SQLITE_IOERR_TRUNCATE;
-}
-
-int sync_draft(sqlite3_file* file, int /*flags*/) {
-  return fsync(number_of(file)) == 0 ? SQLITE_OK : SQLITE_IOERR_FSYNC;
-}
-
-int size_draft(sqlite3_file* file, sqlite3_int64* size) {
-  struct stat status {};
-  if (fstat(number_of(file), &status) != 0) return SQLITE_IOERR_FSTAT;
-  *size = status.st_size;
-  return SQLITE_OK;
-}
-
-// Nobody else can open it.
-int lock_draft(sqlite3_file* /*file*/, int /*level*/) { return SQLITE_OK; }
-int no_lock_of_draft(sqlite3_file* /*file*/, int* locked) {
-  *locked = 0;
-  return SQLITE_OK;
-}
-int control_draft(sqlite3_file* /*file*/, int /*what*/, void* /*value*/) { return SQLITE_NOTFOUND; }
-int sector_of_draft(sqlite3_file* /*file*/) { return 4096; }
-int facts_of_draft(sqlite3_file* /*file*/) { return 0; }
-
 sqlite3_vfs* usual_vfs() { return sqlite3_vfs_find("unix"); }
 
-int open_draft(sqlite3_vfs* /*vfs*/, const char* name, sqlite3_file* file, int flags, int* got) {
-  static const sqlite3_io_methods methods = [] {
-    sqlite3_io_methods m{};
-    m.iVersion = 1;
-    m.xClose = close_draft;
-    m.xRead = read_draft;
-    m.xWrite = write_draft;
-    m.xTruncate = truncate_draft;
-    m.xSync = sync_draft;
-    m.xFileSize = size_draft;
-    m.xLock = lock_draft;
-    m.xUnlock = lock_draft;
-    m.xCheckReservedLock = no_lock_of_draft;
-    m.xFileControl = control_draft;
-    m.xSectorSize = sector_of_draft;
-    m.xDeviceCharacteristics = facts_of_draft;
-    return m;
-  }();
-  // What it sorts in has no name either: SQLite deletes it as it is opened.
-  if ((flags & SQLITE_OPEN_MAIN_DB) == 0)
-    return usual_vfs()->xOpen(usual_vfs(), name, file, flags, got);
-  auto* draft = reinterpret_cast<DraftFile*>(file);
-  draft->number = std::atoi(name + std::strlen(kFolder));
-  draft->base.pMethods = &methods;
-  if (got != nullptr) *got = flags;
-  return SQLITE_OK;
+/// SQLite opens no file behind a link, of which /proc has one for each descriptor.
+int open_file(const char* name, int flags, int mode) {
+  const bool by_descriptor = std::string_view(name).starts_with(kFolder);
+  return ::open(name, by_descriptor ? flags & ~O_NOFOLLOW : flags, mode);
 }
 
-int name_of_draft(sqlite3_vfs* /*vfs*/, const char* name, int most, char* full) {
+/// Nor may it follow the link itself, to a name where nothing lies.
+int full_name_of(sqlite3_vfs* /*vfs*/, const char* name, int most, char* full) {
+  if (!std::string_view(name).starts_with(kFolder))
+    return usual_vfs()->xFullPathname(usual_vfs(), name, most, full);
   sqlite3_snprintf(most, full, "%s", name);
   return SQLITE_OK;
 }
@@ -132,10 +47,10 @@ void register_vfs() {
     static sqlite3_vfs vfs = *usual_vfs();
     vfs.zName = kVfsName;
     vfs.pNext = nullptr;
-    vfs.szOsFile = std::max(vfs.szOsFile, static_cast<int>(sizeof(DraftFile)));
-    vfs.xOpen = open_draft;
-    vfs.xFullPathname = name_of_draft;
-    return sqlite3_vfs_register(&vfs, 0);
+    vfs.xFullPathname = full_name_of;
+    const int code = usual_vfs()->xSetSystemCall(usual_vfs(), "open",
+                                                 reinterpret_cast<sqlite3_syscall_ptr>(open_file));
+    return code != SQLITE_OK ? code : sqlite3_vfs_register(&vfs, 0);
   }();
   if (done != SQLITE_OK) throw SQLite::Exception("a draft cannot be opened", done);
 }
