@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,10 +12,9 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
+#include "containers/program_start.hpp"
 #include "core/vocabulary/error.hpp"
-#include "core/vocabulary/program_signals.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -24,100 +22,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Pipe {
- public:
-  Pipe() {
-    if (pipe2(ends_.data(), O_CLOEXEC) != 0)
-      throw Error(ErrorKind::environment,
-                  fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  }
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  [[nodiscard]] int read_end() const { return ends_[0]; }
-  [[nodiscard]] int write_end() const { return ends_[1]; }
-  void close_end(int which) {
-    int& end = ends_.at(static_cast<std::size_t>(which));
-    if (end >= 0) close(end);
-    end = -1;
-  }
-
- private:
-  std::array<int, 2> ends_{-1, -1};
-};
-
-std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
-  std::vector<std::string> merged;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (!added.contains(text.substr(0, text.find('=')))) merged.push_back(text);
-  }
-  for (const auto& [name, value] : added) merged.push_back(fmt::format("{}={}", name, value));
-  return merged;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  result.reserve(texts.size() + 1);
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-/// posix_spawn's two C structures, freed on every path.
-class SpawnPlan {
- public:
-  SpawnPlan() {
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    sigset_t none;
-    sigemptyset(&none);
-    sigset_t defaults;
-    sigemptyset(&defaults);
-    for (const int signal : kChildDefaults) sigaddset(&defaults, signal);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnPlan() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
-
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
-};
-
 pid_t spawn(const std::vector<std::string>& argv, const CommandOptions& options, const Pipe& out,
             const Pipe& err) {
-  SpawnPlan plan;
-  posix_spawn_file_actions_addopen(
-      &plan.actions, 0, options.input_file.empty() ? "/dev/null" : options.input_file.c_str(),
-      O_RDONLY, 0);
+  ProgramStart start;
+  start.open(0, options.input_file.empty() ? "/dev/null" : options.input_file, O_RDONLY);
   if (options.output_file.empty()) {
-    posix_spawn_file_actions_adddup2(&plan.actions, out.write_end(), 1);
-    posix_spawn_file_actions_adddup2(&plan.actions, err.write_end(), 2);
+    start.duplicate(out.write_end(), 1);
+    start.duplicate(err.write_end(), 2);
   } else {
-    posix_spawn_file_actions_addopen(&plan.actions, 1, options.output_file.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
-    posix_spawn_file_actions_adddup2(&plan.actions, 1, 2);
+    start.open(1, options.output_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    start.duplicate(1, 2);
   }
-  std::vector<std::string> arguments = argv;
-  std::vector<std::string> environment = merged_environment(options.environment);
-  pid_t child = -1;
-  const int code = posix_spawnp(&child, argv.front().c_str(), &plan.actions, &plan.attributes,
-                                pointers(arguments).data(), pointers(environment).data());
-  if (code != 0)
-    throw Error(ErrorKind::environment,
-                fmt::format("cannot start {}: {}", argv.front(), std::strerror(code)));
-  return child;
+  return start.run(argv, options.environment);
 }
 
 /// Appends what is readable; @returns false at the end of the stream
@@ -222,7 +138,6 @@ std::string last_lines(const std::string& text, std::size_t count) {
 }  // namespace
 
 CommandResult run_command(const std::vector<std::string>& argv, const CommandOptions& options) {
-  DYN_ASSERT(!argv.empty(), "a command needs a program");
   const Patience patience(options.timeout, options.interrupted);
   Pipe out;
   Pipe err;

@@ -1,65 +1,21 @@
 #include "containers/held_command.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "core/vocabulary/error.hpp"
-#include "core/vocabulary/program_signals.hpp"
+#include "containers/program_start.hpp"
 
 namespace dynamiccl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::array<int, 2> pipe_ends() {
-  std::array<int, 2> ends{-1, -1};
-  // Nobody else whom this process starts may hold the input open.
-  if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw Error(ErrorKind::environment,
-                fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  return ends;
-}
-
-int spawn(const std::vector<std::string>& argv, const std::string& errors, int input, int output,
-          pid_t* child) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&actions, input, 0);
-  posix_spawn_file_actions_adddup2(&actions, output, 1);
-  posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), O_WRONLY | O_CREAT | O_APPEND,
-                                   0600);
-  sigset_t none;
-  sigemptyset(&none);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  for (const int signal : kChildDefaults) sigaddset(&defaults, signal);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<std::string> words = argv;
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  const int code =
-      posix_spawnp(child, words.front().c_str(), &actions, &attributes, pointers.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  return code;
-}
 
 void close_end(int& end) {
   if (end >= 0) close(end);
@@ -71,19 +27,16 @@ constexpr std::chrono::seconds kAfterSignal{5};
 }  // namespace
 
 HeldCommand::HeldCommand(const std::vector<std::string>& argv, const std::string& errors) {
-  DYN_ASSERT(!argv.empty(), "a command needs a program");
-  auto in = pipe_ends();
-  auto out = pipe_ends();
-  const int code = spawn(argv, errors, in[0], out[1], &child_);
-  close(in[0]);
-  close(out[1]);
-  input_ = in[1];
-  output_ = out[0];
-  if (code == 0) return;
-  close_end(input_);
-  close_end(output_);
-  throw Error(ErrorKind::environment,
-              fmt::format("cannot start {}: {}", argv.front(), std::strerror(code)));
+  // Nobody else whom this process starts may hold the input open.
+  Pipe in;
+  Pipe out;
+  ProgramStart start;
+  start.duplicate(in.read_end(), 0);
+  start.duplicate(out.write_end(), 1);
+  start.open(2, errors, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  child_ = start.run(argv, {});
+  input_ = in.release(1);
+  output_ = out.release(0);
 }
 
 HeldCommand::HeldCommand(HeldCommand&& other) noexcept
