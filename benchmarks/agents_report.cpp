@@ -22,13 +22,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/grid_samples.hpp"
 #include "benchmarks/other_agents.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
-#include "orchestrator/tune/grid_samples.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/agents/kernel_means.hpp"

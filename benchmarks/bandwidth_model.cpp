@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/grid_samples.hpp"
+#include "benchmarks/transport_fit.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
-#include "orchestrator/tune/grid_samples.hpp"
 #include "reports/model/table_view.hpp"
-#include "tuner/simulator/fit.hpp"
 
 using namespace dynamiccl;
 

@@ -1,5 +1,5 @@
 // Latencies of an all-reduce call by call, with other load that begins at a known call:
-//   --record FILE   appends a trace for the trigger's tests (tuner/trigger/latency_trace.hpp)
+//   --record FILE   appends a trace for the trigger's tests (benchmarks/latency_trace.hpp)
 //   --watch FILE    searches the call's settings, freezes the best, watches it, and searches anew
 //                   when the trigger finds a change; prints each event and appends it to FILE
 // Started by scripts/record_traces.sh and scripts/trigger_demo.sh, one process per rank.
@@ -11,9 +11,9 @@
 #include <map>
 #include <thread>
 
+#include "benchmarks/latency_trace.hpp"
 #include "benchmarks/workers/other_load.hpp"
 #include "benchmarks/workers/watched_key.hpp"
-#include "tuner/trigger/latency_trace.hpp"
 #include "workers/clock.hpp"
 #include "workers/run/backend_table.hpp"
 

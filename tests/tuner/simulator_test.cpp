@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "tuner/simulator/fit.hpp"
+#include "benchmarks/transport_fit.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
 #include "tuner/state/feature_sources.hpp"
@@ -108,13 +108,6 @@ TEST_CASE("jobs with a server are drawn, rings more often", "[E-162]") {
   CHECK(settings_differ);
 }
 
-TEST_CASE("two levels beat a flat ring where the outer link is slow", "[C-30]") {
-  const LinkParameters intra{1, 1e-5, 0};
-  const LinkParameters inter{50, 1e-3, 0};
-  const CollectiveShape shape{Collective::allreduce, 32, 1 << 20, 0, 0};
-  CHECK(hierarchical_us(shape, 4, intra, inter) < collective_work("ring", shape).at(inter));
-}
-
 TEST_CASE("the transport model peaks only because congestion falls with the knobs",
           "[E-190][E-191][E-194][X-61]") {
   TransportModel model;
@@ -183,30 +176,6 @@ TEST_CASE("tiers get slower and start later with the distance", "[E-41][X-34]") 
     CHECK(tier_cost(tier, 0.5).beta_us_per_byte < tier_cost(tier + 1, 0.5).beta_us_per_byte);
   }
   CHECK(tier_cost(4, 0).alpha_us / tier_cost(1, 0).alpha_us == 30);
-}
-
-TEST_CASE("fitting finds the constants that made a sweep, and states its error") {
-  FastRandom random(7);
-  const LinkParameters truth{12, 8e-4, 1.5e-4};
-  std::vector<SweepPoint> points;
-  for (const char* algorithm : {"ring", "recursive_doubling", "rabenseifner", "nonoverlapping"})
-    for (double bytes = 1024; bytes <= 1 << 26; bytes *= 4) {
-      SweepPoint point{algorithm, {Collective::allreduce, 4, bytes, 0, 0}, 0};
-      const double own = std::string(algorithm) == "rabenseifner" ? 1.4 : 1.0;
-      point.time_us = collective_work(algorithm, point.shape).at(truth) * own *
-                      std::exp(0.03 * random.normal());
-      points.push_back(point);
-    }
-  points.push_back({"no_such_algorithm", {Collective::allreduce, 4, 1e6, 0, 0}, 5});
-  const LinkFit fit = fit_link(points);
-  CHECK(std::abs(std::log(fit.link.alpha_us / truth.alpha_us)) < 0.15);
-  CHECK(std::abs(std::log(fit.link.beta_us_per_byte / truth.beta_us_per_byte)) < 0.25);
-  CHECK(fit.relative_error < 0.25);
-  CHECK(fit.error_with_offsets < fit.relative_error);
-  CHECK(fit.offset.at("rabenseifner") - fit.offset.at("ring") > 0.2);
-  CHECK(fit.offset_spread > 0.1);
-  CHECK_FALSE(fit.offset.contains("no_such_algorithm"));
-  CHECK_THROWS_AS(fit_link({}), Error);
 }
 
 TEST_CASE("the transport fit explains a sweep of channels, threads and chunk", "[E-193]") {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "benchmarks/latency_trace.hpp"
 #include "core/vocabulary/json.hpp"
-#include "tuner/trigger/latency_trace.hpp"
 #include "tuner/trigger/trigger.hpp"
 
 using namespace dynamiccl;

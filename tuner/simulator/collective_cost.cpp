@@ -277,19 +277,4 @@ CollectiveWork device_work(std::string_view algorithm, const CollectiveShape& sh
   }
 }
 
-bool has_cost_model(std::string_view algorithm, Collective collective) {
-  return find_model(algorithm, collective) != nullptr;
-}
-
-double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkParameters& intra,
-                       const LinkParameters& inter) {
-  const int per_node = std::max(1, shape.ranks / std::max(1, nodes));
-  CollectiveShape inside = shape;
-  inside.ranks = per_node;
-  CollectiveShape between = shape;
-  between.ranks = std::max(1, nodes);
-  between.bytes = shape.bytes / per_node;
-  return collective_work("ring", inside).at(intra) + collective_work("ring", between).at(inter);
-}
-
 }  // namespace dynamiccl

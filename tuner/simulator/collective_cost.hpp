@@ -52,11 +52,4 @@ CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape
 /// collectives: as collective_work().
 CollectiveWork device_work(std::string_view algorithm, const CollectiveShape& shape);
 
-/// Is the name one with a model of its own?
-bool has_cost_model(std::string_view algorithm, Collective collective);
-
-/// Two levels: inside nodes, then between their leaders, then inside again.
-double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkParameters& intra,
-                       const LinkParameters& inter);
-
 }  // namespace dynamiccl

@@ -17,7 +17,7 @@ namespace dynamiccl {
 enum class CurriculumStage { first = 1, second = 2, third = 3 };
 
 /// How far reality strays from the analytic models, as standard deviations of logarithms. Defaults
-/// are what fit_link() leaves unexplained in measured sweeps of MPI and Gloo.
+/// are what such models left unexplained in measured sweeps of MPI and Gloo.
 struct WorldSpread {
   double implementation = 0.30;  ///< between an implementation and its model
   double slope = 0.04;           ///< the same per doubling of the size

@@ -1,4 +1,4 @@
-#include "orchestrator/tune/grid_samples.hpp"
+#include "benchmarks/grid_samples.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

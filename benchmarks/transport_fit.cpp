@@ -1,68 +1,16 @@
-#include "tuner/simulator/fit.hpp"
+#include "benchmarks/transport_fit.hpp"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
+#include <map>
+#include <utility>
 
-#include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {
-
-/// Non-negative least squares for three unknowns: tries every set of constants that may be zero.
-Eigen::Vector3d solve_non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
-  Eigen::Vector3d best = Eigen::Vector3d::Zero();
-  double best_error = std::numeric_limits<double>::infinity();
-  for (unsigned set = 1; set < 8; ++set) {
-    std::vector<Eigen::Index> columns;
-    for (Eigen::Index c = 0; c < 3; ++c)
-      if ((set >> c & 1U) != 0) columns.push_back(c);
-    const Eigen::VectorXd x =
-        Eigen::MatrixXd(a(Eigen::all, columns)).colPivHouseholderQr().solve(b);
-    if (!x.allFinite() || x.minCoeff() < 0) continue;
-    Eigen::Vector3d whole = Eigen::Vector3d::Zero();
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      whole[columns[i]] = x[static_cast<Eigen::Index>(i)];
-    const double error = (a * whole - b).squaredNorm();
-    if (error < best_error) {
-      best_error = error;
-      best = whole;
-    }
-  }
-  return best;
-}
-
-double rms(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value * value;
-  return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
-}
-
-void set_errors(LinkFit& fit, const std::vector<SweepPoint>& points) {
-  std::map<std::string, std::vector<double>> residuals;
-  std::vector<double> all;
-  for (const SweepPoint& point : points) {
-    const double model = std::max(collective_work(point.algorithm, point.shape).at(fit.link), 1e-9);
-    const double residual = std::log(point.time_us / model);
-    residuals[point.algorithm].push_back(residual);
-    all.push_back(residual);
-  }
-  fit.relative_error = rms(all);
-  std::vector<double> offsets;
-  std::vector<double> left;
-  for (const auto& [algorithm, list] : residuals) {
-    const double offset = mean(list);
-    fit.offset[algorithm] = offset;
-    offsets.push_back(offset);
-    for (const double residual : list) left.push_back(residual - offset);
-  }
-  fit.error_with_offsets = rms(left);
-  fit.offset_spread = standard_deviation(offsets);
-}
 
 using Parameters = std::array<double, 6>;
 
@@ -113,34 +61,6 @@ double search(Parameters& logs, const std::vector<TransportPoint>& points) {
 }
 
 }  // namespace
-
-LinkFit fit_link(const std::vector<SweepPoint>& points) {
-  std::vector<SweepPoint> usable;
-  for (const SweepPoint& point : points)
-    if (point.time_us > 0 && has_cost_model(point.algorithm, point.shape.collective))
-      usable.push_back(point);
-  if (usable.size() < 3)
-    throw Error(ErrorKind::input,
-                "the link model has three constants: give at least three measured points whose "
-                "algorithm has a model");
-  const auto rows = static_cast<Eigen::Index>(usable.size());
-  Eigen::MatrixXd a(rows, 3);
-  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(rows);
-  for (Eigen::Index r = 0; r < rows; ++r) {
-    const SweepPoint& point = usable[static_cast<std::size_t>(r)];
-    const CollectiveWork work = collective_work(point.algorithm, point.shape);
-    a.row(r) << work.rounds / point.time_us, work.volume / point.time_us,
-        work.summed / point.time_us;
-  }
-  // Columns differ by orders of magnitude; the solver wants them alike.
-  const Eigen::Vector3d scale = a.colwise().norm().transpose().cwiseMax(1e-300);
-  const Eigen::Vector3d scaled = solve_non_negative(a * scale.cwiseInverse().asDiagonal(), ones);
-  const Eigen::Vector3d solution = scaled.cwiseQuotient(scale);
-  LinkFit fit;
-  fit.link = {solution[0], solution[1], solution[2]};
-  set_errors(fit, usable);
-  return fit;
-}
 
 TransportFit fit_transport(const std::vector<TransportPoint>& points) {
   if (points.size() < 6)

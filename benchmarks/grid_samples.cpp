@@ -1,4 +1,4 @@
-#include "orchestrator/tune/grid_samples.hpp"
+#include "benchmarks/grid_samples.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tuner/trigger/latency_trace.hpp"
+#include "benchmarks/latency_trace.hpp"
 
 #include <fmt/format.h>
 
