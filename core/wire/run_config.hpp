@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
+
+struct TrainingSpec;
 
 /// Version of run.json and of the record lines; worker and orchestrator must agree.
 inline constexpr int kRunProtocolVersion = 1;
@@ -29,6 +32,9 @@ struct WorkCell {
   /// Calls per sample, as an earlier launch has settled them; 0: this launch settles them, by
   /// Protocol::batch_target.
   int batch = 0;
+  /// Of a planned training cell: what `algorithm` and `knobs` say, read once (training_cell()). It
+  /// does not travel.
+  std::shared_ptr<const TrainingSpec> training;
 };
 
 /// How cells are timed. Defaults: 10 + 100 iterations; launches are the orchestrator's.

@@ -196,12 +196,12 @@ void refuse_other_codecs(const TableReader& table, const Work& work) {
     for (const auto& value : axis.values)
       for (const auto& codec : values_of(work, "compression"))
         for (const auto& within : values_of(work, "group_compression")) {
-          WorkCell cell = training_cell({});
+          Settings said;
           for (const auto& [name, text] : {std::pair<std::string, std::string>{axis.name, value},
                                            {"compression", codec},
                                            {"group_compression", within}})
-            if (text != "default") cell.knobs[name] = text;
-          const std::string misfit = training_contradiction(training_spec(cell));
+            if (text != "default") said[name] = text;
+          const std::string misfit = training_contradiction(parsed_training(said));
           const bool other = misfit.starts_with(axis.name + ": belongs to compression");
           read = read || !other;
           if (other) why = misfit;
@@ -216,9 +216,7 @@ void note_wasteful_density(const TableReader& table, const Work& work) {
   for (const auto& codec : values_of(work, "compression"))
     for (const auto& density : values_of(work, "density")) {
       if (codec == "default" || density == "default") continue;
-      WorkCell cell = training_cell({});
-      cell.knobs = {{"model", "cnn"}, {"compression", codec}, {"density", density}};
-      const TrainingSpec spec = training_spec(cell);
+      const TrainingSpec spec = parsed_training({{"compression", codec}, {"density", density}});
       const auto bytes = codec_bytes(codec_settings(spec), kValues, 1, 0);
       if (!codec_row(spec.compression).by_density || !bytes || *bytes <= 4 * kValues) continue;
       table.note("density",
@@ -241,15 +239,14 @@ void refuse_unreached_local_steps(const TableReader& table, const Work& work,
     for (const auto& of_round : values_of(work, "local_steps"))
       for (const auto& steps : values_of(work, "steps"))
         for (const auto& epochs : values_of(work, "epochs")) {
-          WorkCell cell = training_cell({});
-          cell.knobs["synchronisation"] = later;
+          Settings said{{"synchronisation", later}};
           for (const auto& [name, value] : {std::pair("local_after", after),
                                             {"local_steps", of_round},
                                             {"steps", steps},
                                             {"epochs", epochs}})
-            if (value != "default") cell.knobs[name] = value;
+            if (value != "default") said[name] = value;
           const std::string misfit =
-              local_after_misfit(training_spec(cell), protocol.warmup, protocol.iterations);
+              local_after_misfit(parsed_training(said), protocol.warmup, protocol.iterations);
           comes = comes || misfit.empty();
           why = misfit;
         }
@@ -268,10 +265,8 @@ void read_training(TableReader& table, const Protocol& protocol, Work& work) {
     if (!table.has(name)) continue;
     KnobAxis axis{name, table.scalars(name)};
     for (const auto& value : axis.values) {
-      WorkCell cell = training_cell({});
-      cell.knobs[name] = value;
       try {
-        training_spec(cell);
+        parsed_training({{name, value}});
       } catch (const Error& error) {
         table.complain(name, error.what());
       }

@@ -238,9 +238,7 @@ class Parser {
 
   /// "4MiB" as cells have it, "4194304"; what nothing needs to be said for is "default".
   static std::string as_stored(const std::string& setting, const std::string& text) {
-    WorkCell cell = training_cell({});
-    cell.knobs[setting] = text;
-    const auto knobs = training_cell(training_spec(cell)).knobs;
+    const auto knobs = training_cell(parsed_training({{setting, text}})).knobs;
     const auto found = knobs.find(setting);
     return found == knobs.end() ? "default" : found->second;
   }

@@ -152,7 +152,7 @@ constexpr int kLeastRounds = 2;  ///< that gossip is compared in
 /// and a link of 100 Mbit/s.
 double budget_us(const WorkCell& cell) {
   constexpr double kSlowFlopsPerUs = 10e3;
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec& spec = training_spec(cell);
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
   const double bytes = 2 * static_cast<double>(cell.size.count());
   return budgeted_worker_steps(spec, 1) *

@@ -22,7 +22,7 @@ bool has_tuned_training(const PlannedGroup& group) {
 void bring_tables(const std::vector<WorkCell>& cells, const std::string& folder) {
   for (const WorkCell& cell : cells) {
     if (cell.collective != Collective::training) continue;
-    const TrainingSpec spec = training_spec(cell);
+    const TrainingSpec& spec = training_spec(cell);
     if (const std::string path = tuner_table(spec); !path.empty())
       write_table(read_table(path), folder + "/" + tuner_file(spec));
   }

@@ -38,7 +38,7 @@ double computed_us(const TrainingSpec& spec, const PlannedGroup& group) {
 
 /// The steps themselves: a budget is trained in full, else the cap ends what the protocol asks for.
 double trained_us(const WorkCell& cell, const PlannedGroup& group, const Protocol& protocol) {
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec& spec = training_spec(cell);
   const double step_us = computed_us(spec, group);
   const double steps = budgeted_worker_steps(spec, std::max(1, workers_of(spec, group.ranks)));
   if (steps > 0) return steps * waited_us(spec, step_us);

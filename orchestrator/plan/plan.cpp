@@ -67,7 +67,7 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.training_backend_reasons.find(group.backend);
       reason != can.training_backend_reasons.end())
     return reason->second;
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec& spec = training_spec(cell);
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = engine_misfit(spec.method, group.backend); !reason.empty()) return reason;
   if (auto reason = tuner_misfit(spec, group.backend); !reason.empty()) return reason;
@@ -327,11 +327,10 @@ class Expansion {
     for (const auto& settings : combinations(work.settings, false)) {
       for (const auto method : work.training) {
         if (architecture_of(method) != architecture) continue;
-        WorkCell asked = training_cell({});
+        Settings asked;
         for (const auto& [name, value] : settings)
-          if (takes_setting(method_row(method), name)) asked.knobs[name] = value;
-        asked.algorithm = name_of(method);
-        WorkCell cell = training_cell(training_spec(asked));
+          if (takes_setting(method_row(method), name)) asked[name] = value;
+        WorkCell cell = training_cell(parsed_training(asked, method));
         if (!wanted(group, cell)) continue;
         std::string key =
             fmt::format("{}|training|{}|{}", group.id, cell.algorithm, knobs_key(cell.knobs));

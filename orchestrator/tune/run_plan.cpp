@@ -35,7 +35,7 @@ constexpr std::array<const char*, 4> kOptimizerSettings{"learning_rate", "moment
 /// Steps that lose something say nothing by their time: they need an accuracy to reach.
 bool is_comparable(const WorkCell& cell) {
   if (!is_training(cell)) return true;
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec& spec = training_spec(cell);
   return trains_as_one(spec) || spec.target > 0;
 }
 
@@ -102,7 +102,7 @@ struct Workload {
 /// What a way to run gives to the library; nullopt where that depends on values.
 std::optional<Bytes> wire_size(const WorkCell& cell) {
   if (!is_training(cell)) return cell.size;
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec& spec = training_spec(cell);
   if (spec.packing != Packing::none || spec.group_compression != Codec::none) return std::nullopt;
   const auto bytes = payload_of(spec).effective_bytes;
   return bytes ? std::optional(Bytes(*bytes)) : std::nullopt;
@@ -173,7 +173,7 @@ double published_log_time(const PlannedGroup& group) {
 
 double schedule_log_offset(const WorkCell& cell, int ranks) {
   if (!is_training(cell)) return 0;
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec& spec = training_spec(cell);
   const double intensity = facts_of(spec.model, spec.sequence).intensity();
   const double weight = std::min(1.0, c2c_predicted(spec, workers_of(spec, ranks)) / usual_c2c());
   const bool high = intensity >= published_intensity_split();

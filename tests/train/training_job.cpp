@@ -70,7 +70,7 @@ void run_to_end(Job& job, double timeout_s) {
 
 void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit) {
   for (WorkCell& cell : job.config.cells) {
-    TrainingSpec spec = training_spec(cell);
+    TrainingSpec spec = parsed_training(cell);
     edit(spec);
     const auto id = cell.id;
     cell = training_cell(spec);

@@ -156,7 +156,7 @@ class TrainingRun final : public TrainingRunner {
 
 std::string TrainingRun::unsupported(const WorkCell& cell) {
   try {
-    spec_ = training_spec(cell);
+    spec_ = parsed_training(cell);
     // Workers that never agree have nothing else by which a cell could be seen to be wrong.
     const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
     if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;

@@ -58,7 +58,7 @@ std::string direct_log(const RunConfig& config, int rank) {
 /// Whether a cell's all-reduces are set step by step, by our tuner plugin.
 bool tunes_calls(const RunConfig& config) {
   return std::any_of(config.cells.begin(), config.cells.end(), [](const WorkCell& cell) {
-    return cell.collective == Collective::training && is_tuned(training_spec(cell));
+    return cell.collective == Collective::training && is_tuned(parsed_training(cell));
   });
 }
 

@@ -74,15 +74,13 @@ Value whole(const std::optional<T>& number) {
 
 /// A cell of a database that knows other models, methods or settings has no row.
 std::optional<TrainingSpec> spec_of(const CellFigure& figure, const TrainedCell& cell) {
-  WorkCell work;
-  work.collective = Collective::training;
-  work.algorithm = figure.algorithm;
+  Settings said;
   for (const auto& [name, value] : cell.settings.items())
-    if (value.is_string()) work.knobs[name] = value.get<std::string>();
-  work.knobs["model"] = cell.model;
-  work.knobs["batch"] = std::to_string(cell.batch);
+    if (value.is_string()) said[name] = value.get<std::string>();
+  said["model"] = cell.model;
+  said["batch"] = std::to_string(cell.batch);
   try {
-    return training_spec(work);
+    return parsed_training(said, parse_named<TrainingMethod>(figure.algorithm));
   } catch (const std::exception&) {
     return std::nullopt;
   }

@@ -22,7 +22,7 @@ std::unique_ptr<Job> pair_of(Backend backend, int workers, TrainingMethod method
                              const std::string& tuner) {
   auto job = job_of(backend, workers, {method, method}, 3);
   edit_specs(*job, [&](TrainingSpec& spec) { spec.steps = steps; });
-  TrainingSpec spec = training_spec(job->config.cells[1]);
+  TrainingSpec spec = parsed_training(job->config.cells[1]);
   spec.tuner = tuner;
   job->config.cells[1] = training_cell(spec);
   job->config.cells[1].id = "tuned";
@@ -136,7 +136,7 @@ TEST_CASE("a table sets the library's all-reduces from the first step on", "[lon
   entry.arm = algorithm;
   table.put(entry);
   write_table(table,
-              job->config.output_dir + "/" + tuner_file(training_spec(job->config.cells[1])));
+              job->config.output_dir + "/" + tuner_file(parsed_training(job->config.cells[1])));
   run_to_end(*job);
   const auto records = tuned_records(*job, true);
   const auto& tuner = records[0].training->details.at("tuner");

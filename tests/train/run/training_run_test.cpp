@@ -137,7 +137,7 @@ TEST_CASE("epochs end at the accuracy that is asked for, with servers and withou
 TEST_CASE("a step budget is kept by workers and servers, whatever the time cap", "[a-31]") {
   const auto method = GENERATE(TrainingMethod::bsp_a2a, TrainingMethod::bsp_ps);
   auto job = job_of(Backend::gloo, 2, {method}, 0);
-  TrainingSpec spec = training_spec(job->config.cells[0]);
+  TrainingSpec spec = parsed_training(job->config.cells[0]);
   spec.steps = 17;
   job->config.cells[0] = training_cell(spec);
   job->config.protocol.cell_time_cap = Micros(1);
@@ -332,7 +332,7 @@ TEST_CASE("a method of the other architecture says so") {
 
 TEST_CASE("an optimizer on servers needs some", "[d-03]") {
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
-  TrainingSpec spec = training_spec(job->config.cells[0]);
+  TrainingSpec spec = parsed_training(job->config.cells[0]);
   spec.optimizer = OptimizerPlace::server;
   job->config.cells[0] = training_cell(spec);
   check_refused(*job, "mg-wfbp has no server");
@@ -340,7 +340,7 @@ TEST_CASE("an optimizer on servers needs some", "[d-03]") {
 
 TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for", "[d-40]") {
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::ddp}, 2);
-  TrainingSpec spec = training_spec(job->config.cells[0]);
+  TrainingSpec spec = parsed_training(job->config.cells[0]);
   spec.model = TrainingModel::resnet18;
   spec.batch = 1;
   spec.bucket = Bytes(4U << 20);
@@ -379,7 +379,7 @@ TEST_CASE("the large models train a step", "[d-40][long]") {
   const auto& [model, batch] =
       GENERATE(std::pair{TrainingModel::resnet50, 1}, std::pair{TrainingModel::bert_base, 1});
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 1);
-  TrainingSpec spec = training_spec(job->config.cells[0]);
+  TrainingSpec spec = parsed_training(job->config.cells[0]);
   spec.model = model;
   spec.batch = batch;
   spec.sequence = 8;

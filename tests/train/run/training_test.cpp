@@ -191,7 +191,7 @@ TEST_CASE("bytes that the kernel counts stand beside the formula's", "[E-186][a-
     // Nothing but copies through shared memory.
     job->environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none";
     if (backend == Backend::gloo) {
-      TrainingSpec packed = training_spec(job->config.cells[0]);
+      TrainingSpec packed = parsed_training(job->config.cells[0]);
       packed.packing = Packing::exponents;
       job->config.cells.push_back(training_cell(packed));
       job->config.cells.back().id = "packed";
@@ -282,7 +282,7 @@ TEST_CASE("one other bit in one rank's weights fails the cell", "[d-40]") {
   const auto method = GENERATE(TrainingMethod::wfbp_ps, TrainingMethod::dear);
   // The sequential process allows for rounding, so it cannot be what tells: without it, and with.
   auto job = job_of(Backend::gloo, 2, {method, method}, 0);
-  TrainingSpec with_oracle = training_spec(job->config.cells[1]);
+  TrainingSpec with_oracle = parsed_training(job->config.cells[1]);
   with_oracle.oracle = 5;
   job->config.cells[1] = training_cell(with_oracle);
   job->config.cells[1].id = "with oracle";

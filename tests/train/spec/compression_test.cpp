@@ -193,7 +193,7 @@ TEST_CASE("settings of a codec come back from a cell, and wrong ones are refused
   spec.density = 0.001;
   spec.density_warmup = 40;
   spec.clip = 2.5;
-  const TrainingSpec read = training_spec(training_cell(spec));
+  const TrainingSpec read = parsed_training(training_cell(spec));
   CHECK(read.compression == Codec::dgc);
   CHECK(read.density == 0.001);
   CHECK(read.density_warmup == 40);
@@ -201,10 +201,10 @@ TEST_CASE("settings of a codec come back from a cell, and wrong ones are refused
   CHECK(training_cell(TrainingSpec{}).knobs.count("compression") == 0);
   WorkCell cell = training_cell(spec_of(Codec::qsgd));
   cell.knobs["bits"] = "3";
-  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("2, 4 or 8"));
+  CHECK_THROWS_WITH(parsed_training(cell), ContainsSubstring("2, 4 or 8"));
   cell = training_cell(spec_of(Codec::topk));
   cell.knobs["density"] = "0";
-  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("a share above 0"));
+  CHECK_THROWS_WITH(parsed_training(cell), ContainsSubstring("a share above 0"));
 }
 
 TEST_CASE("error feedback is what the file says, else what is usual for the codec", "[d-91]") {

@@ -85,7 +85,7 @@ TEST_CASE("averages have a momentum or weights of their own only where all worke
   spec.slow_momentum = 0.5;
   spec.shares = DataShares::linear;
   CHECK(training_contradiction(spec).empty());
-  const TrainingSpec read = training_spec(training_cell(spec));
+  const TrainingSpec read = parsed_training(training_cell(spec));
   CHECK(read.slow_momentum == 0.5);
   CHECK(read.shares == DataShares::linear);
   double all = 0;
@@ -106,7 +106,7 @@ TEST_CASE("averages have a momentum or weights of their own only where all worke
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("slow_momentum: belongs to"));
   WorkCell cell = training_cell(spec);
   cell.knobs["slow_momentum"] = "1";
-  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("below 1"));
+  CHECK_THROWS_WITH(parsed_training(cell), ContainsSubstring("below 1"));
 }
 
 TEST_CASE("what goes with lazy, adaptive, elastic and grouped training is said, all else refused",
@@ -148,7 +148,7 @@ TEST_CASE("what goes with lazy, adaptive, elastic and grouped training is said, 
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("slow_momentum: belongs to"));
   WorkCell cell = training_cell(spec);
   cell.knobs["elastic"] = "1.5";
-  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("up to 1"));
+  CHECK_THROWS_WITH(parsed_training(cell), ContainsSubstring("up to 1"));
 }
 
 TEST_CASE("a switch at an epoch's end names what goes over to what", "[d-27][d-34][d-35]") {
@@ -183,7 +183,7 @@ TEST_CASE("a switch at an epoch's end names what goes over to what", "[d-27][d-3
   spec.epochs = 4;
   CHECK(training_contradiction(spec).empty());
   CHECK_FALSE(trains_as_one(spec));
-  CHECK(training_spec(training_cell(spec)).switch_to == S::local);
+  CHECK(parsed_training(training_cell(spec)).switch_to == S::local);
   spec.samples = 8 * spec.batch;  // of two workers four steps: 8 of them, then 8 / 4 rounds
   CHECK(budgeted_steps(spec, 2) == 10);
   CHECK(round_steps(leg_of(spec, false)) == 1);
@@ -227,7 +227,7 @@ TEST_CASE("settings of a synchronisation come back from a cell") {
   spec.pace = 2.5;
   spec.slow_factor = 3;
   spec.slow_worker = 1;
-  const TrainingSpec read = training_spec(training_cell(spec));
+  const TrainingSpec read = parsed_training(training_cell(spec));
   CHECK(read.synchronisation == Synchronisation::local);
   CHECK(read.local_steps == 4);
   CHECK(read.topology == PeerGraph::random_pairs);

@@ -18,7 +18,7 @@ std::string refusal_of(const WorkCell& cell, const std::string& name, const std:
   WorkCell wrong = cell;
   wrong.knobs[name] = value;
   try {
-    training_spec(wrong);
+    parsed_training(wrong);
   } catch (const Error& error) {
     return error.what();
   }
@@ -114,7 +114,7 @@ TEST_CASE("servers are one dedicated rank or all colocated ones unless told", "[
   spec.placement = ServerPlacement::colocated;
   CHECK(training_cell(spec).knobs.at("servers") == "1");
   spec.servers = 0;
-  const TrainingSpec read = training_spec(training_cell(spec));
+  const TrainingSpec read = parsed_training(training_cell(spec));
   CHECK(read.placement == ServerPlacement::colocated);
   CHECK(servers_of(read, 4) == 4);
   CHECK(dedicated_servers(read) == 0);
@@ -144,7 +144,7 @@ TEST_CASE("a training cell carries its settings there and back") {
   CHECK(cell.collective == Collective::training);
   CHECK(cell.size.count() == 4 * 545'098);
   CHECK(!cell.knobs.contains("momentum"));
-  const TrainingSpec read = training_spec(cell);
+  const TrainingSpec read = parsed_training(cell);
   CHECK(read.method == spec.method);
   CHECK(read.model == spec.model);
   CHECK(read.batch == 7);
@@ -155,6 +155,20 @@ TEST_CASE("a training cell carries its settings there and back") {
   CHECK(read.oracle == 20);
   CHECK(read.epochs == 3);
   CHECK(read.target == 0.75);
+}
+
+TEST_CASE("a planned cell carries its settings as every rank will read them") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_ps;
+  spec.servers = 1;  // which nothing needs to be said for
+  spec.batch = 7;
+  const WorkCell cell = training_cell(spec);
+  const WorkCell copy = cell;
+  CHECK(&training_spec(copy) == &training_spec(cell));
+  CHECK(training_spec(cell).method == TrainingMethod::wfbp_ps);
+  CHECK(training_spec(cell).batch == 7);
+  CHECK(training_spec(cell).servers == 0);
+  CHECK(training_cell(training_spec(cell)).knobs == cell.knobs);
 }
 
 TEST_CASE("a wrong training setting names itself and what is known") {
@@ -174,7 +188,7 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("partition", "2"), ContainsSubstring("at least 4 bytes"));
   CHECK_THAT(message("bucket", "0"), ContainsSubstring("auto"));
   cell.algorithm = "wfbp";
-  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
+  CHECK_THROWS_WITH(parsed_training(cell), ContainsSubstring("training method"));
 }
 
 TEST_CASE("a setting of a codec is refused with both ends of what it may be") {
@@ -284,7 +298,7 @@ TEST_CASE("epochs that leave no round for one of two ways of waiting are refused
 }
 
 TEST_CASE("a budget of steps that never comes to post-local's local steps is told", "[d-40]") {
-  TrainingSpec spec = training_spec(training_cell({}));
+  TrainingSpec spec = parsed_training(training_cell({}));
   spec.synchronisation = Synchronisation::post_local;
   spec.local_steps = 3;
   spec.steps = 10;
@@ -310,7 +324,7 @@ TEST_CASE("sizes may be left to the method") {
   WorkCell cell = training_cell({});
   cell.knobs["bucket"] = "auto";
   cell.knobs["partition"] = "1MiB";
-  const TrainingSpec spec = training_spec(cell);
+  const TrainingSpec spec = parsed_training(cell);
   CHECK(spec.bucket.count() == 0);
   CHECK(bucket_of(spec).count() == 25U << 20);
   CHECK(partition_of(spec).count() == 1U << 20);
@@ -358,7 +372,7 @@ TEST_CASE("an optimizer on servers needs a method that has some") {
   spec.method = TrainingMethod::wfbp_ps;
   spec.optimizer = OptimizerPlace::server;
   CHECK(training_contradiction(spec).empty());
-  CHECK(training_spec(training_cell(spec)).optimizer == OptimizerPlace::server);
+  CHECK(parsed_training(training_cell(spec)).optimizer == OptimizerPlace::server);
   spec.method = TrainingMethod::dear;
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("dear has no server"));
   spec.optimizer = OptimizerPlace::worker;
@@ -400,7 +414,7 @@ TEST_CASE("a tuner is refused where there is no all-reduce of the library in eac
   CHECK(!training_cell(spec).knobs.contains("tuner"));
   CHECK(tuner_misfit(spec, Backend::nccl).empty());
   spec.tuner = kOnlineTuner;
-  CHECK(training_spec(training_cell(spec)).tuner == kOnlineTuner);
+  CHECK(parsed_training(training_cell(spec)).tuner == kOnlineTuner);
   CHECK(training_contradiction(spec).empty());
   CHECK(tuner_table(spec).empty());
   for (const auto method :
@@ -429,7 +443,7 @@ TEST_CASE("servers sum on GPUs where NCCL's calls have one order", "[d-04][d-05]
   CHECK(training_cell(spec).knobs.count("server_sums") == 0);
   spec.server_sums = ServerSums::gpu;
   CHECK(training_cell(spec).knobs.at("server_sums") == "gpu");
-  CHECK(training_spec(training_cell(spec)).server_sums == ServerSums::gpu);
+  CHECK(parsed_training(training_cell(spec)).server_sums == ServerSums::gpu);
   CHECK(training_contradiction(spec).empty());
   CHECK(gpu_misfit(spec, Backend::nccl).empty());
   for (const Backend other : {Backend::gloo, Backend::openmpi, Backend::cuda_aware_mpi})
