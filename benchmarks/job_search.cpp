@@ -21,7 +21,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "db/reader.hpp"
-#include "tuner/job/launch_search.hpp"
+#include "tuner/job/launch_agent.hpp"
 #include "tuner/job/launch_space.hpp"
 
 using namespace dynamiccl;
@@ -102,29 +102,40 @@ struct Search {
   double gain = 0;  ///< of the arm kept at the end, as a part of the grid's
 };
 
-Search search(const Grid& grid, const std::string& agent, std::uint64_t seed) {
-  LaunchSearchOptions options;
-  options.agent = agent;
-  options.agent_options.seed = seed;
-  options.launches = static_cast<int>(grid.step_us.size());
-  LaunchSearch search(grid.task, options);
+Search search(const Grid& grid, const std::string& name, std::uint64_t seed) {
+  AgentOptions options;
+  options.seed = seed;
+  const auto agent = launch_agent(name, options);
+  Task task = grid.task;
+  task.prior_trust = kLaunchPriorTrust;
+  TaskLoop loop(*agent);
+  ArmHistory history(task.space->arms().size());
   const double default_us = grid.step_us.at(0);
   const double whole = default_us - grid.best_us;
-  search.learn(0, {true, Micros(default_us)});
-  for (std::size_t arm = 0; arm < grid.task.space->arms().size(); ++arm)
-    if (!grid.step_us.contains(arm)) search.rule_out(arm);
-  const int none = options.launches + 1;
-  Search seen{none, none, 1, 0};
-  while (const auto choice = search.next()) {
-    const auto found = grid.step_us.find(choice->arm);
-    if (found == grid.step_us.end()) break;
-    search.learn(choice->arm, {true, Micros(found->second)});
-    seen.launches = search.launches();
-    const double gain = (default_us - found->second) / whole;
+  const auto learn = [&](std::size_t arm, const Trial& trial) {
+    history.add(arm, trial);
+    loop.put({arm, 1, false});
+    loop.observe(task, trial, std::nullopt);
+  };
+  for (std::size_t arm = 0; arm < task.space->arms().size(); ++arm)
+    if (!grid.step_us.contains(arm)) {
+      history.add(arm, {false, Micros(0)});
+      agent->learn(task, arm, {false, Micros(0)});
+    }
+  learn(0, {true, Micros(default_us)});
+  const int most = static_cast<int>(grid.step_us.size());
+  Search seen{most + 1, most + 1, 1, 0};
+  while (seen.launches < most) {
+    const auto choice = next_launch(loop, task, history);
+    if (!choice || !grid.step_us.contains(choice->arm)) break;
+    const double us = grid.step_us.at(choice->arm);
+    learn(choice->arm, {true, Micros(us)});
+    ++seen.launches;
+    const double gain = (default_us - us) / whole;
     if (gain >= 0.95) seen.to_95 = std::min(seen.to_95, seen.launches);
     if (gain >= 0.99) seen.to_99 = std::min(seen.to_99, seen.launches);
   }
-  seen.gain = (default_us - grid.step_us.at(search.best())) / whole;
+  seen.gain = (default_us - grid.step_us.at(history.best().value_or(0))) / whole;
   return seen;
 }
 

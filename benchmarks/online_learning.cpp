@@ -1,5 +1,5 @@
 // What learning while a job runs costs the job, and how near it comes to the best table: the
-// learner itself (OnlineLearner, ranks' agreement and all) in jobs that are replayed from stored
+// learner itself (CallDriver, ranks' agreement and all) in jobs that are replayed from stored
 // measurements, against the same job, call by call, under the best table from the start.
 //
 //   xzcat reports/measured/h100x2-2026-11-containers/online/rounds-after.txt.xz > ROUNDS
@@ -34,7 +34,7 @@
 #include "core/vocabulary/error.hpp"
 #include "plugin/agreement/member.hpp"
 #include "tuner/export/export.hpp"
-#include "tuner/online/online_learner.hpp"
+#include "tuner/online/call_driver.hpp"
 
 using namespace dynamiccl;
 
@@ -163,7 +163,7 @@ class Replay {
       options.on_event = [this](const std::string& text) {
         fmt::print(stderr, "seed {} step {}: {}\n", seed_, steps_.size(), text);
       };
-    learner_ = std::make_unique<OnlineLearner>(region(), options);
+    learner_ = std::make_unique<CallDriver>(region(), options);
   }
 
   void run(int steps, bool neighbour) {
@@ -172,7 +172,7 @@ class Replay {
   }
 
   [[nodiscard]] const std::vector<double>& steps() const { return steps_us_; }
-  [[nodiscard]] const OnlineLearner& learner() const { return *learner_; }
+  [[nodiscard]] const CallDriver& learner() const { return *learner_; }
   [[nodiscard]] double settled_after() const { return static_cast<double>(settled_after_); }
   [[nodiscard]] int trials() const { return trials_; }
   [[nodiscard]] std::int64_t calls() const { return calls_; }
@@ -344,7 +344,7 @@ class Replay {
   std::uint64_t seed_;
   std::string folder_ = std::filesystem::temp_directory_path() / "online-learning-XXXXXX";
   std::unique_ptr<Member> ranks_[2];
-  std::unique_ptr<OnlineLearner> learner_;
+  std::unique_ptr<CallDriver> learner_;
   std::optional<CallTable> fixed_;
   std::size_t pace_ = 0;
   std::size_t shift_ = 0;

@@ -140,8 +140,7 @@ constexpr std::array kNamesBackends{
     "orchestrator/doctor/gpu_causes.cpp", "orchestrator/doctor/gpu_path.cpp",
     "orchestrator/doctor/network_causes.cpp", "orchestrator/tune/job/job_files.cpp",
     "orchestrator/tune/job/job_tuning.cpp", "profiles/detect/regime_links.cpp",
-    "reports/queries/choices/floor.cpp", "tuner/job/job_facts.cpp",
-    "tuner/online/online_learner.cpp",
+    "reports/queries/choices/floor.cpp", "tuner/job/job_facts.cpp", "tuner/online/call_driver.cpp",
     // MPICH's way to give up.
     "orchestrator/doctor/memory_causes.cpp",
     // What the simulator knows of each.

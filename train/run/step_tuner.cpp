@@ -13,7 +13,7 @@
 #include "profiles/detect/regime.hpp"
 #include "train/observe/channel_share.hpp"
 #include "tuner/action/spaces.hpp"
-#include "tuner/job/step_learner.hpp"
+#include "tuner/job/step_trials.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/state_from_training.hpp"
 #include "tuner/table/table.hpp"
@@ -132,7 +132,7 @@ class CallTuner final : public StepTuner {
   Regime regime_;  ///< the first rank's
   std::vector<StepTask> tasks_;
   std::vector<std::uint32_t> fixed_;  ///< by a table
-  std::optional<StepLearner> learner_;
+  std::optional<StepTrials> learner_;
   std::optional<DecisionFile> decisions_;
   std::vector<std::string> notes_;
   int written_ = 0;
@@ -234,7 +234,7 @@ std::vector<std::uint32_t> CallTuner::from_table() {
 }
 
 void CallTuner::start_learning() {
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   options.agent_options.seed = config_.seed;
   if (backend_facts(config_.backend).channels) {
     options.trial_steps = kConnectingTrial;

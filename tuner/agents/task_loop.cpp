@@ -5,17 +5,13 @@
 #include "tuner/state/last_choice.hpp"
 
 namespace dynamiccl {
-namespace {
 
-/// The task's own times against its default's, newest first.
 void push_history(State& state, double relative) {
   auto& history = state.log_latency_history;
   std::rotate(history.begin(), history.end() - 1, history.end());
   history[0] = relative;
   state.history_known = std::min(state.history_known + 1, kHistoryLength);
 }
-
-}  // namespace
 
 bool TaskLoop::finished(const Task& task) const {
   return (most_ > 0 && steps_ >= most_) || agent_->finished(task);

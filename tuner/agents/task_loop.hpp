@@ -70,6 +70,9 @@ class TaskLoop {
   int steps_ = 0;
 };
 
+/// Adds to a task's own times: ln(time / time of its default), newest first.
+void push_history(State& state, double relative);
+
 /// What the step brought, as the reward is made from it: a call that took `call`, under the default
 /// `reference`. The call stands for the job's step too.
 StepOutcome outcome_of(const LoopStep& step, Micros call, Micros reference);

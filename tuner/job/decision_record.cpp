@@ -44,6 +44,19 @@ std::optional<double> optional_number(const json& object, const char* key) {
 
 }  // namespace
 
+DecisionRecord record_of(const Task& task, const Choice& choice, const State& state) {
+  const ActionSpace& space = *task.space;
+  const Action& arm = space.arms()[choice.arm];
+  DecisionRecord record;
+  record.task_key = task.key.task.text();
+  record.arm = space.text(arm);
+  record.propensity = std::clamp(choice.propensity, 1e-12, 1.0);
+  record.state = state_json(state);
+  record.candidates = candidates_json(space);
+  record.asked = setting_json(space.setting(arm));
+  return record;
+}
+
 std::string decision_line(const DecisionRecord& record) {
   return json{{"agent", record.author.agent},
               {"policy", record.author.policy_version},

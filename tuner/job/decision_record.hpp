@@ -42,6 +42,9 @@ struct DecisionRecord {
   nlohmann::json reward_terms;  ///< null: no reward
 };
 
+/// What a record says of a choice: the arm, its settings, and the state that it was made in.
+DecisionRecord record_of(const Task& task, const Choice& choice, const State& state);
+
 /// One line without its end.
 std::string decision_line(const DecisionRecord& record);
 /// @throws Error(data) when the line is no record; `source` names the file

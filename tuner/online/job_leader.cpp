@@ -124,7 +124,7 @@ void JobLeader::meet_regions() {
     try {
       const std::uint64_t communicator = region->header().communicator;
       learners_[path] =
-          std::make_unique<OnlineLearner>(std::move(region), learner_options(communicator));
+          std::make_unique<CallDriver>(std::move(region), learner_options(communicator));
     } catch (const Error& error) {
       refused_[path] = true;
       problem(error.what());
@@ -217,7 +217,7 @@ bool JobLeader::settled() const {
 }
 
 std::optional<LedTable> JobLeader::table() const {
-  const OnlineLearner* largest = nullptr;
+  const CallDriver* largest = nullptr;
   for (const auto& [path, learner] : learners_)
     if (learner->tasks() > 0 &&
         (largest == nullptr || learner->region().ranks() > largest->region().ranks()))

@@ -11,7 +11,7 @@
 #include "tuner/guards/gloo_floor.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
-#include "tuner/online/online_learner.hpp"
+#include "tuner/online/call_driver.hpp"
 
 namespace dynamiccl {
 
@@ -112,7 +112,7 @@ class JobLeader {
   JobWatch watch_;
   std::optional<JobFacts> facts_;
   GlooFloor floor_;
-  std::map<std::string, std::unique_ptr<OnlineLearner>> learners_;
+  std::map<std::string, std::unique_ptr<CallDriver>> learners_;
   std::map<std::string, bool> refused_;
   std::map<std::string, bool> gone_;
   std::int64_t heard_until_ns_ = 0;

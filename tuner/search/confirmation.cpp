@@ -179,20 +179,20 @@ Confirmations::Confirmations(const std::vector<Ask>& choices, const Confirmation
   for (const Ask& choice : choices) times_[choice];
 }
 
-bool Confirmations::is_open(const std::vector<PairedTime>& rounds) const {
-  const auto launches = static_cast<std::size_t>(rule_.launches);
-  if (rounds.size() >= launches * static_cast<std::size_t>(rule_.looks)) return false;
+bool is_open(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule) {
+  const auto launches = static_cast<std::size_t>(rule.launches);
+  if (rounds.size() >= launches * static_cast<std::size_t>(rule.looks)) return false;
   if (rounds.size() < launches || rounds.size() % launches != 0) return true;
-  const auto ratio = ratio_of(rounds, rule_.confidence);
+  const auto ratio = ratio_of(rounds, rule.confidence);
   if (!ratio) return false;  // it hardly ever works
   if (!ratio->interval) return true;
-  return ratio->interval->high >= 1 && ratio->interval->low <= 1 / (1 + rule_.band);
+  return ratio->interval->high >= 1 && ratio->interval->low <= 1 / (1 + rule.band);
 }
 
 std::vector<Ask> Confirmations::round() const {
   std::vector<Ask> asks;
   for (const auto& [choice, rounds] : times_) {
-    if (!is_open(rounds)) continue;
+    if (!is_open(rounds, rule_)) continue;
     const Ask reference{choice.task, 0};
     // Choices are in the order of their tasks.
     if (asks.empty() || asks.back().task != choice.task) asks.push_back(reference);

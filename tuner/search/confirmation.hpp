@@ -53,7 +53,10 @@ double deciding_confidence(const std::vector<PairedTime>& rounds, const Confirma
 Verdict confirmed_verdict(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule,
                           bool cut_off);
 
-/// Choices while they are confirmed.
+/// Do a choice's rounds leave open whether it is kept, so that another one is measured?
+bool is_open(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule);
+
+/// Choices of many tasks while they are confirmed in common rounds.
 class Confirmations {
  public:
   /// @param choices of any tasks, several of one task too; arms other than the default
@@ -67,8 +70,6 @@ class Confirmations {
   [[nodiscard]] const std::map<Ask, std::vector<PairedTime>>& times() const { return times_; }
 
  private:
-  [[nodiscard]] bool is_open(const std::vector<PairedTime>& rounds) const;
-
   ConfirmationRule rule_;
   std::map<Ask, std::vector<PairedTime>> times_;
 };

@@ -309,13 +309,11 @@ void JobTuning::make_search() {
   console_.note(fmt::format("regime: {}; NCCL {}; {}", result_.facts.regime.name,
                             result_.facts.nccl(), counted(result_.settings, "launch setting")));
   say_floor();
-  LaunchSearchOptions search;
-  search.agent = options_.agent;
-  search.agent_options = options_.agent_options;
-  search.launches = options_.launches;
-  search_.emplace(std::move(task), search);
-  search_->learn(0, {true, seen.step});
-  note_launch({0, 1, false}, seen);
+  task.prior_trust = kLaunchPriorTrust;
+  task_ = std::move(task);
+  agent_ = launch_agent(options_.agent, options_.agent_options);
+  loop_.emplace(*agent_);
+  history_.emplace(result_.settings);
   best_settled_ = call_agent_ == nullptr;
 }
 
@@ -344,7 +342,7 @@ void JobTuning::say_floor() const {
 
 JobChoice JobTuning::setting_of(std::size_t arm) const {
   JobChoice choice;
-  const ActionSpace& space = *search_->task().space;
+  const ActionSpace& space = *task_.space;
   choice.variables = settings_of(space.setting(space.arms()[arm]).launch_knobs, SettingScope::env);
   if (choice.variables.erase("NCCL_HOSTID") == 0) return choice;
   const JobFacts& facts = result_.facts;
@@ -355,7 +353,7 @@ JobChoice JobTuning::setting_of(std::size_t arm) const {
 }
 
 std::string JobTuning::text_of(std::size_t arm) const {
-  const ActionSpace& space = *search_->task().space;
+  const ActionSpace& space = *task_.space;
   if (arm == 0) return "default";
   const std::string text = space.text(space.arms()[arm]);
   return text.starts_with("library ") ? text.substr(8) : text;
@@ -363,8 +361,7 @@ std::string JobTuning::text_of(std::size_t arm) const {
 
 DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm,
                                         const State& state) const {
-  const Task& task = search_->task();
-  DecisionRecord record;
+  DecisionRecord record = record_of(task_, {arm, 1, false}, state);
   // One step of the whole job, not a call of one size.
   record.task_key = fmt::format("nccl/job/step/r{}n{}", result_.facts.ranks, result_.facts.nodes);
   record.regime = result_.facts.regime.id;
@@ -373,19 +370,26 @@ DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm,
   // Each launch has a configuration of its own.
   record.epoch = static_cast<std::uint64_t>(launched_);
   record.arm = text_of(arm);
-  record.state = state_json(state);
-  record.candidates = candidates_json(*task.space);
-  record.asked = setting_json(task.space->setting(task.space->arms()[arm]));
   return decision_info(record);
 }
 
-void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial) {
+void JobTuning::learn(const Choice& choice, const JobTrialResult& trial) {
+  const Trial learnt{trial.ok(), trial.step};
+  history_->add(choice.arm, learnt);
+  loop_->put({choice.arm, 1, false});
+  // A launch's choice is stored with the one before it, not with itself.
+  note_launch(choice, trial, loop_->observe(task_, learnt, std::nullopt).state);
+}
+
+void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial,
+                            const State& chosen_in) {
   DecisionInfo row = launch_decision(choice.arm == 0      ? "reference"
                                      : choice.exploratory ? "explore"
                                                           : "exploit",
-                                     choice.arm, search_->chosen_in());
+                                     choice.arm, chosen_in);
   row.propensity = std::clamp(choice.propensity, 1e-12, 1.0);
-  const double reference = search_->measured(0).value_or(0);
+  const auto log_us = history_->log_us(0);
+  const double reference = log_us ? std::exp(*log_us) : 0;
   row.guard = name_of(
       judge_trial(trial.ok(), trial.step, Micros(choice.arm == 0 ? 0 : reference), std::nullopt));
   row.calls = static_cast<std::int64_t>(trial.step_us.size());
@@ -420,22 +424,22 @@ void JobTuning::consider(const JobChoice& choice, Micros step, const std::string
   best_arm_ = arm;
 }
 
-void JobTuning::try_arm(const Choice& choice) {
+TaskEvent JobTuning::try_arm(const Choice& choice) {
   JobChoice setting = setting_of(choice.arm);
   const std::string arm = text_of(choice.arm);
   const JobTrialResult trial = launch(setting, options_.learn_seconds, true, arm, arm);
-  if (result_.interrupted_by != 0) return;
-  search_->learn(choice.arm, {trial.ok(), trial.step});
-  note_launch(choice, trial);
+  if (result_.interrupted_by != 0) return {TaskEvent::stop};
+  learn(choice, trial);
   note_one_host(setting, trial);
-  if (!trial.ok()) return;
+  const TaskEvent event{TaskEvent::measured, choice.arm, trial.ok() ? trial.step.count() : NAN};
+  if (!trial.ok()) return event;
   setting.origin = trial.origin;
   consider(setting, trial.step, arm);
   if (best_.variables == setting.variables) {
     best_launch_arm_ = choice.arm;
     best_settled_ = trial.settled || call_agent_ == nullptr;
   }
-  if (!trial.learnt) return;
+  if (!trial.learnt) return event;
   const CallTable given = setting.table;
   setting.table = *trial.learnt;
   setting.entries = trial.entries;
@@ -448,6 +452,7 @@ void JobTuning::try_arm(const Choice& choice) {
   const double pace = again ? std::min(1.0, best_us_ / trial.step.count()) : 1.0;
   consider(setting, Micros(trial.learnt_step.count() * pace),
            arm + table_text(setting.table, given));
+  return event;
 }
 
 /// One host that came to nothing: ranks that the variables do not reach, or that the library leaves
@@ -465,54 +470,68 @@ void JobTuning::note_one_host(const JobChoice& setting, const JobTrialResult& tr
 
 bool JobTuning::owes_default_a_launch() const {
   return options_.launches > 2 && best_launch_arm_ == 0 && !best_settled_ &&
-         search_->launches() + 1 >= options_.launches;
+         loop_->steps() + 1 >= options_.launches;
 }
 
-void JobTuning::explore() {
-  while (result_.interrupted_by == 0 && !owes_default_a_launch()) {
-    const auto choice = search_->next();
-    if (!choice) break;
-    try_arm(*choice);
+TaskEvent JobTuning::answer(bool may_try) {
+  if (may_try && !search_over_) {
     // Two settings that end the job are no accident of theirs.
-    if (result_.failed_launches >= 3) {
-      result_.notes.emplace_back("three launches failed: the search was ended");
-      break;
-    }
+    const bool failing = result_.failed_launches >= 3;
+    if (failing) result_.notes.emplace_back("three launches failed: the search was ended");
+    if (!failing && !owes_default_a_launch())
+      if (const auto choice = next_launch(*loop_, task_, *history_)) {
+        choice_ = *choice;
+        return {TaskEvent::chosen, choice_.arm};
+      }
+    search_over_ = true;
+    // What is learnt per call needs calls: the best launch setting gets a launch more for it.
+    choice_ = {best_launch_arm_, 1, false};
+    if (!best_settled_) return {TaskEvent::chosen, choice_.arm};
   }
-  // What is learnt per call needs calls: the best launch setting gets a launch more for it.
-  if (result_.interrupted_by == 0 && !best_settled_ && search_->launches() < options_.launches)
-    try_arm({best_launch_arm_, 1, false});
-  result_.search_launches = launched_;
+  // Any setting but the default's: what was learnt per call may be all that is new.
+  return {TaskEvent::finished, best_.is_default() ? 0 : std::max<std::size_t>(1, result_.settings)};
 }
 
-void JobTuning::confirm() {
-  if (best_.is_default()) {
-    result_.verdict = Verdict::same;
-    return;
+/// A launch of a pair.
+TaskEvent JobTuning::pair_launch(std::size_t arm) {
+  const std::size_t pair = machine_.pairs.size();
+  if (!machine_.half && pair % static_cast<std::size_t>(options_.confirmation.launches) == 0)
+    console_.expect(static_cast<std::size_t>(2 * options_.confirmation.launches));
+  const JobTrialResult trial =
+      launch(arm == 0 ? JobChoice{} : best_, 0, false,
+             fmt::format("pair {}, {}", pair + 1, arm == 0 ? "default" : best_arm_));
+  ++result_.confirm_launches;
+  // The pairs before an interruption still say something, if not enough.
+  if (result_.interrupted_by != 0) return {TaskEvent::stop};
+  if (trial.ok()) return {TaskEvent::measured, arm, trial.step.count()};
+  ++result_.failed_confirmations;
+  result_.failure = trial.reason;
+  return {TaskEvent::measured, arm, NAN};
+}
+
+TaskEvent JobTuning::measured(std::size_t arm) {
+  if (machine_.stage == TaskStage::confirming) return pair_launch(arm);
+  if (machine_.stage == TaskStage::trying) return try_arm(choice_);
+  learn({0, 1, false}, result_.observed);
+  return {TaskEvent::measured, 0, result_.observed.step.count()};
+}
+
+void JobTuning::drive(TaskEvent event) {
+  machine_.rules = {.most = static_cast<std::size_t>(options_.launches) - 1,
+                    .pairs = options_.confirmation};
+  for (TaskAction action{TaskAction::choose};;) {
+    std::tie(machine_, action) = next(std::move(machine_), event);
+    if (action.kind == TaskAction::settle) return;
+    event = action.kind == TaskAction::run ? measured(action.arm)
+                                           : answer(action.kind == TaskAction::choose);
   }
-  const std::vector<Ask> asks{{0, 0}, {0, 1}};
-  Confirmations confirmations({asks[1]}, options_.confirmation);
-  for (int round = 0; !confirmations.round().empty() && result_.interrupted_by == 0; ++round) {
-    if (round % options_.confirmation.launches == 0)
-      console_.expect(static_cast<std::size_t>(2 * options_.confirmation.launches));
-    std::vector<Measured> measured(2);
-    // The first of a pair alternates: what drifts shall hit both sides.
-    for (const std::size_t side : {std::size_t(round % 2), std::size_t(1 - round % 2)}) {
-      const JobTrialResult trial =
-          launch(side == 0 ? JobChoice{} : best_, 0, false,
-                 fmt::format("pair {}, {}", round + 1, side == 0 ? "default" : best_arm_));
-      ++result_.confirm_launches;
-      measured[side].trial = {trial.ok(), trial.step};
-      if (result_.interrupted_by != 0) break;
-      if (trial.ok()) continue;
-      ++result_.failed_confirmations;
-      result_.failure = trial.reason;
-    }
-    // The pairs before an interruption still say something, if not enough.
-    if (result_.interrupted_by == 0) confirmations.add(asks, measured);
-  }
-  const std::vector<PairedTime>& times = confirmations.times().at(asks[1]);
+}
+
+void JobTuning::judge_pairs() {
+  const std::vector<PairedTime>& times = machine_.pairs;
   const bool cut_off = result_.interrupted_by != 0;
+  if (best_.is_default() && !cut_off) result_.verdict = Verdict::same;
+  if (times.empty()) return;
   result_.ratio = ratio_of(times, deciding_confidence(times, options_.confirmation, cut_off));
   const WorkedTimes sides = worked(times);
   result_.pairs = sides.chosen_us.size();
@@ -521,6 +540,7 @@ void JobTuning::confirm() {
     result_.chosen_us = median(sides.chosen_us);
   }
   result_.verdict = confirmed_verdict(times, options_.confirmation, cut_off);
+  if (machine_.kept != 0) result_.choice = best_;
 }
 
 /// The candidates, and what is said of the job by the measure of all searches.
@@ -528,7 +548,7 @@ std::string JobTuning::with_flags(const std::string& candidates_json) const {
   CellEvidence evidence;
   evidence.arms = result_.settings;
   for (std::size_t arm = 0; arm < result_.settings; ++arm)
-    evidence.tried += search_->measured(arm) ? 1 : 0;
+    evidence.tried += history_->tries(arm) > 0 ? 1 : 0;
   evidence.ratio = result_.ratio;
   const CellAnswer answer = answer_of(evidence, options_.confirmation);
   auto candidates = parsed_json(candidates_json);
@@ -542,13 +562,12 @@ JobTuningResult JobTuning::search_and_confirm() {
   observe();
   if (result_.interrupted_by != 0) return std::move(result_);
   make_search();
-  explore();
+  drive({TaskEvent::search});
+  result_.search_launches = launched_ - result_.confirm_launches;
   result_.arm = best_arm_;
-  if (result_.interrupted_by == 0) confirm();
-  if (result_.verdict == Verdict::faster) result_.choice = best_;
-  if (search_ && (result_.interrupted_by == 0 || result_.kept())) {
-    DecisionInfo row =
-        launch_decision("final", result_.kept() ? best_launch_arm_ : 0, search_->task().state);
+  judge_pairs();
+  if (result_.interrupted_by == 0 || result_.kept()) {
+    DecisionInfo row = launch_decision("final", result_.kept() ? best_launch_arm_ : 0, task_.state);
     row.arm = result_.kept() ? best_arm_ : "default";
     row.guard = name_of(best_.is_default() || result_.kept() ? GuardVerdict::pass
                         : result_.verdict == Verdict::slower ? GuardVerdict::slower_than_default
@@ -563,16 +582,15 @@ JobTuningResult JobTuning::search_and_confirm() {
 }
 
 JobTuningResult JobTuning::recheck(const JobChoice& choice) {
-  best_ = choice;
-  best_arm_ = result_.arm = "stored settings";
   JobTuningOptions cheaper = options_;
   cheaper.confirmation.looks = kLooksOfRecheck;
   JobTuning again(command_, cheaper, console_, store_);
   again.best_ = choice;
-  again.best_arm_ = "stored settings";
-  again.result_.arm = best_arm_;
-  again.confirm();
-  if (again.result_.verdict == Verdict::faster) again.result_.choice = choice;
+  again.best_arm_ = again.result_.arm = "stored settings";
+  // The choice stands before anything was measured: as if the search were just over.
+  again.machine_.stage = TaskStage::asking;
+  again.drive({TaskEvent::finished, choice.is_default() ? std::size_t{0} : 1});
+  again.judge_pairs();
   return std::move(again.result_);
 }
 

@@ -9,9 +9,9 @@
 #include "db/decision_log.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/tune/job/job_trial.hpp"
-#include "tuner/job/launch_search.hpp"
+#include "tuner/job/launch_agent.hpp"
 #include "tuner/job/launch_space.hpp"
-#include "tuner/search/confirmation.hpp"
+#include "tuner/search/task_machine.hpp"
 
 namespace dynamiccl {
 
@@ -72,10 +72,10 @@ struct JobTuningResult {
 /// It is to be cheap: a search looks more often.
 inline constexpr int kLooksOfRecheck = 2;
 
-/// Finds what makes the job's own step faster: one launch is looked at, launch settings are tried
-/// in further ones with call settings learnt inside, and what seems best is held against the
-/// default on fresh launches in turn. Decisions are stored as they come, so that a search that was
-/// cut short leaves what it knew.
+/// Drives the task machine by launches of a job, to find what makes its step faster: one launch is
+/// looked at, launch settings are tried in further ones with call settings learnt inside, and what
+/// seems best is compared with the default on fresh launches in turn. Decisions are stored as they
+/// come, so that a search that was cut short leaves what it knew.
 class JobTuning {
  public:
   JobTuning(const JobCommand& command, const JobTuningOptions& options, Console& console,
@@ -95,14 +95,19 @@ class JobTuning {
   void say_floor() const;
   OneHostWay offered_one_host();
   void note_one_host(const JobChoice& setting, const JobTrialResult& trial);
-  void explore();
+  /// Measures and answers until the machine has settled.
+  void drive(TaskEvent event);
+  TaskEvent measured(std::size_t arm);
+  TaskEvent pair_launch(std::size_t arm);
+  TaskEvent answer(bool may_try);
+  void learn(const Choice& choice, const JobTrialResult& trial);
   /// Where no launch setting is faster, the calls' settings are still to be learnt under the
   /// default: the last launch is kept for that.
   [[nodiscard]] bool owes_default_a_launch() const;
-  void try_arm(const Choice& choice);
-  void note_launch(const Choice& choice, const JobTrialResult& trial);
+  TaskEvent try_arm(const Choice& choice);
+  void note_launch(const Choice& choice, const JobTrialResult& trial, const State& chosen_in);
   void consider(const JobChoice& choice, Micros step, const std::string& arm);
-  void confirm();
+  void judge_pairs();
   void store_call_decisions(const JobTrialResult& trial, const std::string& label);
   [[nodiscard]] JobChoice setting_of(std::size_t arm) const;
   [[nodiscard]] std::string text_of(std::size_t arm) const;
@@ -117,7 +122,13 @@ class JobTuning {
   std::shared_ptr<Agent> call_agent_;
   DecisionAuthor author_;
   JobTuningResult result_;
-  std::optional<LaunchSearch> search_;
+  TaskState machine_;
+  Task task_;
+  std::unique_ptr<Agent> agent_;
+  std::optional<TaskLoop> loop_;  ///< empty: nothing is searched
+  std::optional<ArmHistory> history_;
+  Choice choice_{0, 1, false};  ///< that the next launch of the search tries
+  bool search_over_ = false;    ///< the last launch of the search was chosen
   /// The best so far by the step: launch settings with the calls' that go with them.
   JobChoice best_;
   std::string best_arm_;

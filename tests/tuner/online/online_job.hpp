@@ -14,7 +14,7 @@
 
 #include "plugin/agreement/member.hpp"
 #include "tuner/export/export.hpp"
-#include "tuner/online/online_learner.hpp"
+#include "tuner/online/call_driver.hpp"
 
 namespace dynamiccl::testing {
 
@@ -75,7 +75,7 @@ struct ChangingJob {
     return StepReading{50, Micros(200'000), 0.01};
   };
   std::optional<Micros> latest{};  ///< the last step, under whichever table
-  std::unique_ptr<OnlineLearner> learner;
+  std::unique_ptr<CallDriver> learner;
 
   explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1, int most_rounds = 0,
                        const CallTable& start = {}, std::optional<Micros> gloo = std::nullopt)
@@ -94,7 +94,7 @@ struct ChangingJob {
     options.recent_step = [this](std::uint32_t) { return Micros(200'000 * job.pace); };
     options.latest_step = [this] { return latest; };
     options.on_decision = [this](const DecisionRecord& one) { decisions.push_back(one); };
-    learner = std::make_unique<OnlineLearner>(job.region(), options);
+    learner = std::make_unique<CallDriver>(job.region(), options);
   }
   void call() {
     const CallCell cell = learner->table().cells[kAllReduce][26];

@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "tuner/agents/agent.hpp"
-#include "tuner/guards/guards.hpp"
 #include "tuner/job/decision_record.hpp"
 #include "tuner/reward/reward.hpp"
-#include "tuner/search/cell_answer.hpp"
-#include "tuner/search/confirmation.hpp"
+#include "tuner/search/task_machine.hpp"
 #include "tuner/trigger/trigger.hpp"
 
 namespace dynamiccl {
@@ -37,40 +35,30 @@ struct StepSeen {
   std::optional<double> sm_share = {};
 };
 
-struct StepLearnerOptions {
-  std::string agent = "bandit";
+struct StepTrialsOptions {
   AgentOptions agent_options{};
-  int evaluations = 40;      ///< of a task at most, its reference included
-  int reference_steps = 10;  ///< under the default before a task is searched
   /// Steps of a trial, of which the first ones do not count: they end what the setting before had
   /// begun. The median of the others counts.
   int trial_steps = 1;
   int trial_skips = 0;
-  /// Tasks with less of the communication than this are left alone.
-  double least_share = 0.05;
-  ConfirmationRule confirmation{};
-  GuardLimits limits{};
-  RewardWeights weights{};
   /// The regime is its owner's to add.
   std::function<void(const DecisionRecord&)> on_decision{};
 };
 
-/// Learns which settings make a training step shorter, from the steps themselves: one task after
-/// the other, the others held, so that a step's time is the doing of one choice. Each task's
-/// default is measured, an agent searches, and what it chooses is held against the default step by
-/// step in turn; only what is surely faster stays. Then all is frozen until the calls' latency
-/// changes. No step that ran under an unlucky setting is wrong, only longer. One thread.
-class StepLearner {
+/// Drives the task machine by training steps: which settings of their calls make them shorter. One
+/// task after the other, the others held, so that a step's time is the doing of one choice. When
+/// all are settled, their calls' latency is watched, and a change begins the search anew. No step
+/// that ran under an unlucky setting is wrong, only longer. One thread.
+class StepTrials {
  public:
-  /// @throws Error(input) for an unknown agent
-  StepLearner(std::vector<StepTask> tasks, StepLearnerOptions options);
+  StepTrials(std::vector<StepTask> tasks, StepTrialsOptions options);
 
   /// What the next step runs under, an arm for each task.
   [[nodiscard]] const std::vector<std::uint32_t>& arms() const { return arms_; }
   /// A step; nothing is learnt of one that ran under other arms than arms() says.
   void add(const StepSeen& seen);
   /// Nothing is tried at present.
-  [[nodiscard]] bool frozen() const { return stage_ == Stage::frozen; }
+  [[nodiscard]] bool frozen() const { return frozen_; }
 
   [[nodiscard]] int steps() const { return steps_; }
   /// Steps that ran until it froze first, 0 = not yet.
@@ -81,61 +69,55 @@ class StepLearner {
   [[nodiscard]] std::optional<Ratio> gain(std::size_t task) const;
 
  private:
-  enum class Stage { looking, reference, searching, confirming, frozen };
   /// What is known of one task.
   struct Progress {
+    TaskState machine{};
     std::vector<double> reference_steps_us{};
     std::vector<double> reference_calls_us{};
     std::set<std::size_t> tried{};  ///< arms that this search measured
-    std::size_t kept = 0;           ///< arm in force when it is not its turn
-    std::optional<Confirmations> confirmation{};
-    std::size_t candidate = 0;
     std::optional<std::size_t> last_arm{};
     double share = 0;  ///< of the communication
     int decisions = 0;
     Trigger trigger{};
     bool failed = false;  ///< what was tried last
   };
-
-  void rule_out_unusable();
-  void end_trial();
-  void rank_tasks();
-  void next_task();
-  void begin_reference();
-  void search_on();
-  void confirm_on();
-  [[nodiscard]] CellAnswer answer_for(std::size_t task) const;
-  void close_task();
-  void freeze();
-  void watch(const StepSeen& seen);
-  void reopen();
-  void try_arm(std::size_t arm, bool exploratory, double propensity);
-  void guard_loss(const StepSeen& seen);
   /// What a trial brought; no step was measured where it is zero.
   struct Brought {
     double step_us = 0;
     double call_us = 0;
     double sm_share = 0;
   };
+
+  void end_trial();
+  void learn(std::size_t task, const Brought& brought);
+  void rank_tasks();
+  void begin_task();
+  void tell(TaskEvent event);
+  void close_task();
+  void freeze();
+  void watch(const StepSeen& seen);
+  void reopen();
+  void rule_out_unusable();
+  void put(const Choice& choice);
+  void guard_loss(const StepSeen& seen);
   /// @param said of a final choice: what goes beside the candidates
   void record(std::size_t task, const char* kind, const Brought& brought, GuardVerdict guard,
               const nlohmann::json& said = nlohmann::json::object());
   [[nodiscard]] std::optional<RewardTerms> judge(std::size_t task, const Brought& brought) const;
   [[nodiscard]] double median_of_trial(const std::function<double(const StepSeen&)>& part) const;
 
-  StepLearnerOptions options_;
+  StepTrialsOptions options_;
   std::unique_ptr<Agent> agent_;
   std::vector<StepTask> tasks_;
   std::vector<Progress> progress_;
   std::vector<std::size_t> order_;  ///< tasks worth a search, the largest share first
   std::size_t turn_ = 0;            ///< into order_
-  Stage stage_ = Stage::looking;
   std::vector<std::uint32_t> arms_;
   Choice choice_;
   std::optional<double> sm_share_;  ///< of the last step that told
   std::vector<StepSeen> trial_;
-  std::vector<Ask> asks_;  ///< of a confirming round
-  std::vector<Measured> answers_;
+  bool ranked_ = false;  ///< the tasks' shares are known
+  bool frozen_ = false;
   bool diverged_ = false;  ///< the loss went under a setting: none is tried any more
   std::optional<double> last_loss_;
   PlateauDetector plateau_;

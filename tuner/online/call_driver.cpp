@@ -1,4 +1,4 @@
-#include "tuner/online/online_learner.hpp"
+#include "tuner/online/call_driver.hpp"
 
 #include <fmt/format.h>
 
@@ -20,10 +20,6 @@ constexpr std::int64_t kMostAhead = 4096;
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
 constexpr std::size_t kFirstSamples = 4;
-/// Standard deviation of ln(us) of a sample while little is known, and bounds of what is believed.
-constexpr double kUnknownNoise = 0.15, kLeastNoise = 0.02, kMostNoise = 0.5;
-/// A gain in ln(us) that no machine's pace brings by itself.
-constexpr double kBeyondPace = 0.35;
 
 /// What NCCL expects of the arms: differences alone count, so the default is its own best.
 std::vector<double> predicted_log_us(const ActionSpace& space,
@@ -46,7 +42,7 @@ std::vector<double> predicted_log_us(const ActionSpace& space,
 
 }  // namespace
 
-OnlineLearner::OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options)
+CallDriver::CallDriver(std::shared_ptr<Region> region, const LearnerOptions& options)
     : leader_(std::move(region)), options_(options), ahead_(options.ahead) {
   if (options.shared_agent == nullptr)
     own_agent_ = make_agent(options.agent, options.agent_options);
@@ -59,11 +55,11 @@ OnlineLearner::OnlineLearner(std::shared_ptr<Region> region, const LearnerOption
   began_ns_ = search_ns_ = now_ns();
 }
 
-std::int64_t OnlineLearner::now_ns() const {
+std::int64_t CallDriver::now_ns() const {
   return options_.now_ns ? options_.now_ns() : monotonic_ns();
 }
 
-void OnlineLearner::take_over() {
+void CallDriver::take_over() {
   const Proposal found = leader_.proposal();
   if (found.state == ProposalState::committed) {
     epoch_ = found.epoch;
@@ -75,13 +71,13 @@ void OnlineLearner::take_over() {
   table_ = base_ = options_.start;
 }
 
-std::optional<CellObservation> OnlineLearner::seen(const Cell& cell) const {
+std::optional<CellObservation> CallDriver::seen(const Cell& cell) const {
   const CellObservation observation = leader_.observe(cell.function, cell.bin);
   if (observation.calls == 0 || observation.epoch != epoch_) return std::nullopt;
   return observation;
 }
 
-OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
+CallDriver::Learning CallDriver::make_task(const Cell& cell) {
   const Region& region = leader_.region();
   SpaceContext context = options_.context;
   context.backend = Backend::nccl;
@@ -106,21 +102,24 @@ OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
   if (options_.predicted)
     if (const auto predicted = options_.predicted(cell.function, cell.bin))
       learning.task.prior_log_us = predicted_log_us(*learning.task.space, *predicted);
+  learning.machine.rules = {.references = kFirstSamples,
+                            .most = static_cast<std::size_t>(options_.most_rounds),
+                            .again = kSamplesAgain,
+                            .at_once = TrialRules{.most_calls = options_.calls_per_trial}};
   // What the job was started with is a setting like any other, if the space has it.
   const CallCell start = options_.start.cells[cell.function][cell.bin];
   for (std::size_t a = 0; a < learning.task.space->arms().size() && !start.leaves_all(); ++a)
     if (call_cell(learning.task.space->setting(learning.task.space->arms()[a])) == start) {
-      learning.incumbent = a;
-      learning.proposed = {a, 1, false};
-      learning.loop.put(learning.proposed);
+      learning.machine.kept = a;
+      learning.loop.put({a, 1, false});
     }
   if (options_.gloo_floor) learning.floor = options_.gloo_floor(cell.function, cell.bin);
-  learning.wanted = kFirstSamples;
   learning.heard_ns = now_ns();
+  tell(learning, {TaskEvent::search});
   return learning;
 }
 
-void OnlineLearner::find_tasks() {
+void CallDriver::find_tasks() {
   double all_us = 0;
   std::map<Cell, double> spent_us;
   for (std::size_t function = 0; function < kCallFunctions; ++function)
@@ -131,7 +130,7 @@ void OnlineLearner::find_tasks() {
       }
   for (const auto& [cell, us] : spent_us) {
     if (const auto known = tasks_.find(cell); known != tasks_.end()) {
-      if (known->second.stage == Stage::settled) known->second.share = us / all_us;
+      if (known->second.machine.stage == TaskStage::settled) known->second.share = us / all_us;
       continue;
     }
     if (us < options_.least_share * all_us ||
@@ -148,32 +147,45 @@ void OnlineLearner::find_tasks() {
   }
 }
 
-void OnlineLearner::take(Learning& learning, Micros mean, std::uint32_t calls) {
-  if (!(mean.count() > 0)) return;
-  if (learning.loop.choice().arm != learning.incumbent) {
-    learning.trial.add(mean, calls);
-    // Calls go on under what is tried until all ranks have left it, and the first is summed up
-    // nowhere: they cost as well.
-    const std::uint32_t paid = calls + (learning.trial.size() == 1 ? 1 : 0);
-    learning.trying_us += (mean.count() - std::exp(learning.reference.level())) * paid;
-    return;
-  }
-  count_lost(learning);
-  learning.reference.add(mean, calls);
-  if (learning.wanted > 0) --learning.wanted;
-  if (learning.reference.size() < kFirstSamples) return;
-  const double noise = learning.reference.noise();
-  learning.noise = std::clamp(learning.noise > 0 ? 0.8 * learning.noise + 0.2 * noise : noise,
-                              kLeastNoise, kMostNoise);
+void CallDriver::tell(Learning& learning, const TaskEvent& event, double propensity,
+                      bool exploratory) {
+  TaskState& machine = learning.machine;
+  const TaskState before = machine;
+  machine = next(std::move(machine), event).first;
+  // A check of the whole table puts other settings in force while its sizes are settled.
+  if (event.kind != TaskEvent::measured || machine.running != before.running)
+    learning.proposed = {machine.running, propensity, exploratory};
+  const bool ended = before.stage == TaskStage::trying && machine.stage != TaskStage::trying;
+  const bool judged = event.kind == TaskEvent::measured || event.kind == TaskEvent::stop;
+  if (ended && judged && machine.trial.size() > 0)
+    learn(learning, learning.level + machine.trial.level() - before.reference.level(),
+          static_cast<std::int64_t>(machine.trial.calls()));
+  if (machine.kept == before.kept || !learning.known.contains(machine.kept)) return;
+  learning.level = learning.known.at(machine.kept);
+  learning.last_us = std::exp(learning.level);
 }
 
-void OnlineLearner::count_lost(Learning& learning) {
+void CallDriver::take(Learning& learning, Micros mean, std::uint32_t calls) {
+  if (!(mean.count() > 0)) return;
+  const std::size_t arm = learning.loop.choice().arm;
+  if (arm != learning.machine.kept) {
+    // Calls go on under what is tried until all ranks have left it, and the first is summed up
+    // nowhere: they cost as well.
+    const std::uint32_t paid = calls + (learning.machine.trial.size() == 0 ? 1 : 0);
+    learning.trying_us += (mean.count() - std::exp(learning.machine.reference.level())) * paid;
+  } else {
+    count_lost(learning);
+  }
+  tell(learning, {TaskEvent::measured, arm, mean.count(), calls});
+}
+
+void CallDriver::count_lost(Learning& learning) {
   const double lost_us = std::max(0.0, std::exchange(learning.trying_us, 0));
   learning.lost_us += lost_us;
   lost_us_ += lost_us;
 }
 
-void OnlineLearner::take_samples() {
+void CallDriver::take_samples() {
   // Calls in a row that are short are one sample.
   constexpr std::uint32_t kManyCalls = 8;
   constexpr double kLongUs = 1000;
@@ -203,11 +215,11 @@ void OnlineLearner::take_samples() {
   }
 }
 
-std::optional<StepReading> OnlineLearner::reading() const {
+std::optional<StepReading> CallDriver::reading() const {
   return options_.steps ? options_.steps(epoch_) : std::nullopt;
 }
 
-bool OnlineLearner::base_known() {
+bool CallDriver::base_known() {
   if (base_step_ || !options_.steps || !(table_ == base_)) return true;
   if (waited_for(options_.steps_per_trial, search_ns_)) return true;
   auto step = reading();
@@ -219,7 +231,7 @@ bool OnlineLearner::base_known() {
   return true;
 }
 
-bool OnlineLearner::may_try(const Learning& learning) const {
+bool CallDriver::may_try(const Learning& learning) const {
   if (options_.learn_cost <= 0) return true;
   constexpr double kUnknownHorizonUs = 20e6;
   const double horizon_us =
@@ -237,13 +249,11 @@ bool OnlineLearner::may_try(const Learning& learning) const {
          lost_us_ < options_.learn_cost * std::max(lasted_us, horizon_us);
 }
 
-void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::int64_t calls,
-                           double us) {
+void CallDriver::record(const Learning& learning, const LoopStep& done, std::int64_t calls,
+                        double us) {
   if (!options_.on_decision) return;
-  const ActionSpace& space = *learning.task.space;
-  DecisionRecord record;
+  DecisionRecord record = record_of(learning.task, done.choice, done.state);
   record.author = options_.author;
-  record.task_key = learning.task.key.task.text();
   record.regime = options_.regime_id.empty() ? options_.regime : options_.regime_id;
   record.regime_name = options_.regime_name;
   record.step = done.step;
@@ -251,12 +261,7 @@ void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::
                 : done.choice.exploratory ? "explore"
                                           : "exploit";
   record.epoch = epoch_;
-  record.arm = space.text(space.arms()[done.choice.arm]);
-  record.propensity = std::clamp(done.choice.propensity, 1e-12, 1.0);
-  record.state = state_json(done.state);
-  record.candidates = candidates_json(space);
   record.guard = name_of(learning.guard);
-  record.asked = setting_json(space.setting(space.arms()[done.choice.arm]));
   record.calls = calls;
   if (us > 0) record.time_us = us;
   if (learning.default_us > 0) record.reference_us = learning.default_us;
@@ -271,12 +276,12 @@ void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::
   options_.on_decision(record);
 }
 
-void OnlineLearner::learn(Learning& learning, double log_us, std::int64_t calls) {
+void CallDriver::learn(Learning& learning, double log_us, std::int64_t calls) {
   const std::size_t arm = learning.loop.choice().arm;
   const double us = std::exp(log_us);
   learning.known[arm] = log_us;
   if (arm == 0) learning.default_us = us;
-  if (arm == learning.incumbent) {
+  if (arm == learning.machine.kept) {
     learning.level = log_us;
     learning.last_us = us;
   }
@@ -289,81 +294,48 @@ void OnlineLearner::learn(Learning& learning, double log_us, std::int64_t calls)
          us);
 }
 
-void OnlineLearner::settle(Learning& learning) {
-  learning.stage = Stage::settled;
+void CallDriver::settle(Learning& learning) {
+  const bool asked = learning.machine.stage == TaskStage::asking;
+  tell(learning, {asked ? TaskEvent::finished : TaskEvent::close, learning.machine.kept});
   learning.searched = true;
   learning.only.reset();
-  learning.proposed = {learning.incumbent, 1, false};
   if (learning.closed) return;
   // Of what is in force, whatever was said of the last one that was tried.
   learning.guard =
-      learning.below_floor && learning.incumbent == 0
+      learning.below_floor && learning.machine.kept == 0
           ? GuardVerdict::above_gloo_floor
           : judge_trial(true, Micros(std::max(learning.last_us, 1e-3)), Micros(learning.default_us),
-                        learning.incumbent != 0 ? learning.floor : std::nullopt, options_.limits);
+                        learning.machine.kept != 0 ? learning.floor : std::nullopt,
+                        options_.limits);
 }
 
-void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
-  learning.proposed = choice;
-  learning.trial.clear();
+void CallDriver::begin_trial(Learning& learning, const Choice& choice) {
   learning.trying_us = 0;
-  learning.stage = Stage::trial;
   learning.heard_ns = now_ns();
-  ++learning.tried;
   ++rounds_;
+  tell(learning, {TaskEvent::chosen, choice.arm}, choice.propensity, choice.exploratory);
 }
 
-void OnlineLearner::end_trial(Learning& learning, TrialVerdict verdict) {
-  const double slower = learning.trial.level() - learning.reference.level();
-  if (learning.trial.size() > 0)
-    learn(learning, learning.level + slower, static_cast<std::int64_t>(learning.trial.calls()));
-  learning.stage = Stage::reference;
-  learning.wanted = 1;
-  if (verdict == TrialVerdict::better && slower < -kBeyondPace) {
-    promote(learning, learning.loop.choice().arm);
-  } else if (verdict == TrialVerdict::better) {
-    learning.candidate = learning.loop.choice().arm;
-    learning.wanted = kSamplesAgain;
-  }
-  learning.proposed = {learning.incumbent, 1, false};
+void CallDriver::revert(Learning& learning, std::size_t arm) {
+  learning.heard_ns = now_ns();
+  tell(learning, {TaskEvent::revert, arm});
 }
 
-void OnlineLearner::promote(Learning& learning, std::size_t arm) {
-  learning.incumbent = arm;
-  learning.level = learning.known.at(arm);
-  learning.last_us = std::exp(learning.level);
-  learning.reference = learning.trial;
-}
-
-bool OnlineLearner::is_faster_still(const Learning& learning) const {
-  const double noise = learning.noise > 0 ? learning.noise : kUnknownNoise;
-  const double error =
-      noise * std::sqrt(1.0 / static_cast<double>(learning.trial.size()) + 1.0 / kSamplesAgain);
-  return learning.trial.level() - learning.reference.newest(kSamplesAgain) + error < 0;
-}
-
-void OnlineLearner::refer(Learning& learning) {
-  if (!learning.known.contains(learning.incumbent)) {
-    learning.level = learning.reference.level();
-    learn(learning, learning.level, static_cast<std::int64_t>(learning.reference.calls()));
+void CallDriver::answer(Learning& learning) {
+  const TaskState& machine = learning.machine;
+  const auto calls = static_cast<std::int64_t>(machine.reference.calls());
+  if (!learning.known.contains(machine.kept)) {
+    learning.level = machine.reference.level();
+    learn(learning, learning.level, calls);
   }
   if (learning.closed) return settle(learning);
-  if (hold_to_floor(learning, Micros(learning.last_us))) return;
-  if (const auto candidate = std::exchange(learning.candidate, std::nullopt);
-      candidate && is_faster_still(learning)) {
-    promote(learning, *candidate);
-    learning.proposed = {learning.incumbent, 1, false};
-    learning.wanted = 1;
-    return;
-  }
-  if (!base_known()) return;
-  const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
-  if (enough || !agent().explores() || !may_try(learning)) return settle(learning);
+  if (hold_to_floor(learning, Micros(learning.last_us)) || !base_known()) return;
+  if (is_spent(machine) || !agent().explores() || !may_try(learning)) return settle(learning);
   if (learning.only) {
     while (!learning.only->empty()) {
       const std::size_t arm = learning.only->back();
       learning.only->pop_back();
-      if (arm != learning.incumbent) return begin_trial(learning, {arm, 1, true});
+      if (arm != machine.kept) return begin_trial(learning, {arm, 1, true});
     }
     return settle(learning);
   }
@@ -382,43 +354,36 @@ void OnlineLearner::refer(Learning& learning) {
       Micros(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begun)
                  .count());
   ++choices_;
-  if (choice.arm != learning.incumbent) return begin_trial(learning, choice);
+  if (choice.arm != machine.kept) return begin_trial(learning, choice);
   // Another look at what is in force costs nothing.
-  learn(learning, learning.level + learning.reference.newest(1) - learning.reference.level(),
-        static_cast<std::int64_t>(learning.reference.calls()));
-  learning.wanted = 1;
+  learn(learning, learning.level + machine.reference.newest(1) - machine.reference.level(), calls);
+  tell(learning, {TaskEvent::chosen, choice.arm});
 }
 
-void OnlineLearner::advance(Learning& learning) {
-  if (learning.stage == Stage::settled) return watch_floor(learning);
+void CallDriver::advance(Learning& learning) {
+  if (learning.machine.stage == TaskStage::settled) return watch_floor(learning);
+  if (learning.loop.choice().arm != learning.machine.running) return;
   // A size that is not called any more holds nothing up; some are called once a step.
-  const bool silent = waited_for(kSilentSteps, learning.heard_ns);
-  if (learning.stage == Stage::reference) {
-    if (learning.loop.choice().arm != learning.incumbent) return;
-    if (silent) return settle(learning);
-    if (learning.wanted == 0) refer(learning);
-    return;
+  if (waited_for(kSilentSteps, learning.heard_ns)) {
+    tell(learning, {TaskEvent::stop});
+    if (learning.machine.stage == TaskStage::settled) settle(learning);
+  } else if (learning.machine.stage == TaskStage::asking) {
+    answer(learning);
   }
-  if (learning.loop.choice().arm != learning.proposed.arm) return;
-  TrialRules rules;
-  rules.most_calls = options_.calls_per_trial;
-  const double noise = learning.noise > 0 ? learning.noise : kUnknownNoise;
-  const TrialVerdict verdict = judge_calls(learning.trial, learning.reference, noise, rules);
-  if (verdict != TrialVerdict::open || silent) end_trial(learning, verdict);
 }
 
-CallCell OnlineLearner::cell_of(const Learning& learning, std::size_t arm) const {
+CallCell CallDriver::cell_of(const Learning& learning, std::size_t arm) const {
   const ActionSpace& space = *learning.task.space;
   return call_cell(space.setting(space.arms()[arm]));
 }
 
-std::size_t OnlineLearner::arm_of(const Learning& learning, const CallCell& cell) const {
+std::size_t CallDriver::arm_of(const Learning& learning, const CallCell& cell) const {
   for (std::size_t a = 0; a < learning.task.space->arms().size(); ++a)
     if (cell_of(learning, a) == cell) return a;
   return 0;
 }
 
-void OnlineLearner::propose(const CallTable& table) {
+void CallDriver::propose(const CallTable& table) {
   proposed_ = table;
   if (proposed_ == table_) {
     for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
@@ -427,12 +392,12 @@ void OnlineLearner::propose(const CallTable& table) {
   ask_ranks();
 }
 
-void OnlineLearner::ask_ranks() {
+void CallDriver::ask_ranks() {
   leader_.propose(proposed_, leader_.spread() + ahead_);
   proposing_ = true;
 }
 
-void OnlineLearner::propose_wanted() {
+void CallDriver::propose_wanted() {
   CallTable next = table_;
   for (auto& [cell, learning] : tasks_) {
     learning.under_way = learning.proposed;
@@ -441,7 +406,7 @@ void OnlineLearner::propose_wanted() {
   propose(next);
 }
 
-void OnlineLearner::finish_proposal() {
+void CallDriver::finish_proposal() {
   proposing_ = false;
   if (!leader_.committed()) {
     ++aborted_;
@@ -454,13 +419,13 @@ void OnlineLearner::finish_proposal() {
   for (auto& [cell, learning] : tasks_) learning.loop.put(learning.under_way);
 }
 
-bool OnlineLearner::all_settled() const {
+bool CallDriver::all_settled() const {
   return !tasks_.empty() && std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
-    return task.second.stage == Stage::settled;
+    return task.second.machine.stage == TaskStage::settled;
   });
 }
 
-bool OnlineLearner::step() {
+bool CallDriver::step() {
   const Leader::Progress progress = leader_.poll();
   if (progress == Leader::Progress::ended) return false;
   take_samples();
@@ -497,7 +462,7 @@ bool OnlineLearner::step() {
   return true;
 }
 
-void OnlineLearner::tell_when_settled() {
+void CallDriver::tell_when_settled() {
   const bool settled = finished();
   if (settled && !told_settled_ && options_.on_event)
     options_.on_event(fmt::format(
@@ -506,7 +471,8 @@ void OnlineLearner::tell_when_settled() {
   if (settled && !told_settled_) {
     settled_ = Settlement{table_, {}};
     for (const auto& [cell, learning] : tasks_)
-      if (learning.reference.size() > 0) settled_->level[cell] = learning.reference.level();
+      if (learning.machine.reference.size() > 0)
+        settled_->level[cell] = learning.machine.reference.level();
   }
   told_settled_ = settled;
   if (!settled) settled_step_us_ = 0;
@@ -514,18 +480,18 @@ void OnlineLearner::tell_when_settled() {
     if (const auto step = options_.recent_step(epoch_)) settled_step_us_ = step->count();
 }
 
-bool OnlineLearner::finished() const {
+bool CallDriver::finished() const {
   return !tasks_.empty() && !proposing_ && check_ == Check::done && all_settled();
 }
 
-std::vector<TableEntry> OnlineLearner::entries() const {
+std::vector<TableEntry> CallDriver::entries() const {
   std::vector<TableEntry> entries;
   for (const auto& [cell, learning] : tasks_) {
     TableEntry entry;
     entry.key = learning.task.key;
     entry.size = entry.key.task.bin.first();
     const ActionSpace& space = *learning.task.space;
-    const std::size_t arm = learning.incumbent;
+    const std::size_t arm = learning.machine.kept;
     entry.setting = space.setting(space.arms()[arm]);
     entry.arm = space.text(space.arms()[arm]);
     if (learning.guard != GuardVerdict::pass) entry.flags.emplace_back(name_of(learning.guard));

@@ -1,4 +1,4 @@
-#include "tuner/online/call_trial.hpp"
+#include "tuner/search/call_trial.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Steps whose length the settings of their calls decide, with the noise of a host that others use.
-#include "tuner/job/step_learner.hpp"
+#include "tuner/job/step_trials.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -63,7 +63,7 @@ struct Trainer {
   int steps = 0;
 };
 
-int run_until_frozen(StepLearner& learner, Trainer& trainer, int most) {
+int run_until_frozen(StepTrials& learner, Trainer& trainer, int most) {
   int steps = 0;
   while (!learner.frozen() && steps < most) {
     learner.add(trainer.step(learner.arms()));
@@ -76,14 +76,14 @@ int run_until_frozen(StepLearner& learner, Trainer& trainer, int most) {
 
 TEST_CASE("multiprocessors that a setting's calls take are in its reward", "[E-88][E-92]") {
   std::vector<DecisionRecord> decisions;
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   options.on_decision = [&](const DecisionRecord& one) { decisions.push_back(one); };
   const StepTask task = task_of(8 << 20);
   // Two settings are as fast as each other; the one takes half of the GPU, the other nothing.
   const std::size_t greedy = arm_named(task, "ring");
   Trainer trainer{{30'000}, {{}}};
   trainer.noise = 0;
-  StepLearner learner({task}, options);
+  StepTrials learner({task}, options);
   for (int i = 0; i < 60 && !learner.frozen(); ++i) {
     StepSeen seen = trainer.step(learner.arms());
     if (i > 5) seen.sm_share = learner.arms()[0] == greedy ? 0.5 : 0.0;
@@ -103,7 +103,7 @@ TEST_CASE("multiprocessors that a setting's calls take are in its reward", "[E-8
 TEST_CASE("the library's own choice is never called slower than itself", "[E-83]") {
   Trainer trainer{{30'000}, {{}}};
   trainer.noise = 0.8;  // a busy host: references are far apart
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   int own = 0;
   options.on_decision = [&](const DecisionRecord& record) {
     // A final row's guard says why what was compared did not stay.
@@ -111,7 +111,7 @@ TEST_CASE("the library's own choice is never called slower than itself", "[E-83]
     ++own;
     CHECK(record.guard != "slower-than-default");
   };
-  StepLearner learner({task_of(8 << 20)}, options);
+  StepTrials learner({task_of(8 << 20)}, options);
   run_until_frozen(learner, trainer, 300);
   CHECK(own > 5);
 }
@@ -120,7 +120,7 @@ TEST_CASE("what makes the step shorter is found, confirmed and frozen", "[e-83][
   std::vector<StepTask> tasks{task_of(8 << 20), task_of(64 << 10)};
   const std::size_t fast = arm_named(tasks[0], "ring");
   Trainer trainer{{30'000, 8'000}, {{{fast, 0.6}}, {}}};
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   std::map<std::string, int> kinds;
   options.on_decision = [&](const DecisionRecord& record) {
     ++kinds[record.kind];
@@ -128,7 +128,7 @@ TEST_CASE("what makes the step shorter is found, confirmed and frozen", "[e-83][
     if (record.time_us) CHECK(*record.time_us > 10'000);
     if (record.reward) CHECK(*record.reward < 0);
   };
-  StepLearner learner(tasks, options);
+  StepTrials learner(tasks, options);
   const int steps = run_until_frozen(learner, trainer, 500);
   REQUIRE(learner.frozen());
   CHECK(learner.frozen_after() == steps);
@@ -147,13 +147,13 @@ TEST_CASE("a final choice says what its search shows of the others, as all searc
   // Of the small ones the library takes nothing but its own choice.
   std::fill(tasks[1].usable.begin() + 1, tasks[1].usable.end(), false);
   Trainer trainer{{30'000, 8'000}, {{{fast, 0.6}}, {}}};
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   std::vector<DecisionRecord> finals;
   options.on_decision = [&](const DecisionRecord& record) {
     CHECK(record.candidates.contains("flags") == (record.kind == "final"));
     if (record.kind == "final") finals.push_back(record);
   };
-  StepLearner learner(tasks, options);
+  StepTrials learner(tasks, options);
   run_until_frozen(learner, trainer, 500);
   REQUIRE(finals.size() == 2);
   CHECK(finals[0].candidates.at("flags").empty());  // kept
@@ -166,13 +166,13 @@ TEST_CASE("a final choice says what its search shows of the others, as all searc
 TEST_CASE("what a search leaves open is said to be, whatever its guard") {
   for (unsigned seed = 0; seed < 4; ++seed) {
     Trainer trainer{{30'000}, {{}}, 0.08, 1, std::mt19937(seed)};
-    StepLearnerOptions options;
+    StepTrialsOptions options;
     options.agent_options.seed = seed;
     std::vector<DecisionRecord> finals;
     options.on_decision = [&](const DecisionRecord& record) {
       if (record.kind == "final") finals.push_back(record);
     };
-    StepLearner learner({task_of(8 << 20)}, options);
+    StepTrials learner({task_of(8 << 20)}, options);
     run_until_frozen(learner, trainer, 1000);
     REQUIRE(finals.size() == 1);
     const bool kept = learner.arms()[0] != 0;
@@ -185,9 +185,9 @@ TEST_CASE("nothing is kept where no setting is faster") {
   int kept = 0;
   for (unsigned seed = 0; seed < 8; ++seed) {
     Trainer trainer{{30'000}, {{}}, 0.08, 1, std::mt19937(seed)};
-    StepLearnerOptions options;
+    StepTrialsOptions options;
     options.agent_options.seed = seed;
-    StepLearner learner({task_of(8 << 20)}, options);
+    StepTrials learner({task_of(8 << 20)}, options);
     run_until_frozen(learner, trainer, 1000);
     REQUIRE(learner.frozen());
     kept += learner.arms()[0] == 0 ? 0 : 1;
@@ -198,11 +198,11 @@ TEST_CASE("nothing is kept where no setting is faster") {
 
 TEST_CASE("calls that hardly matter are left alone") {
   Trainer trainer{{30'000, 100}, {{}, {}}};
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   options.on_decision = [](const DecisionRecord& record) {
     CHECK(record.task_key.find("2^23") != std::string::npos);
   };
-  StepLearner learner({task_of(8 << 20), task_of(64)}, options);
+  StepTrials learner({task_of(8 << 20), task_of(64)}, options);
   run_until_frozen(learner, trainer, 1000);
   CHECK(learner.frozen());
 }
@@ -212,13 +212,13 @@ TEST_CASE("a setting that the library refuses is not tried again", "[e-83]") {
   const std::size_t refused = arm_named(tasks[0], "ring");
   tasks[0].usable[arm_named(tasks[0], "rabenseifner")] = false;
   Trainer trainer{{30'000}, {{{refused, 0.5}}}};
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   int failed = 0;
   options.on_decision = [&](const DecisionRecord& record) {
     failed += record.guard == "failed" ? 1 : 0;
     CHECK(record.arm != "rabenseifner");
   };
-  StepLearner learner(tasks, options);
+  StepTrials learner(tasks, options);
   for (int i = 0; i < 1000 && !learner.frozen(); ++i) {
     StepSeen seen = trainer.step(learner.arms());
     seen.refused[0] = learner.arms()[0] == refused;
@@ -231,7 +231,7 @@ TEST_CASE("a setting that the library refuses is not tried again", "[e-83]") {
 
 TEST_CASE("a loss that is no number under a setting ends all trying", "[e-91]") {
   Trainer trainer{{30'000}, {{}}};
-  StepLearner learner({task_of(8 << 20)}, {});
+  StepTrials learner({task_of(8 << 20)}, {});
   for (int i = 0; i < 200; ++i) {
     StepSeen seen = trainer.step(learner.arms());
     if (learner.arms()[0] != 0) seen.loss = NAN;
@@ -243,7 +243,7 @@ TEST_CASE("a loss that is no number under a setting ends all trying", "[e-91]") 
 
 TEST_CASE("a link that gets slower opens the search again", "[e-83]") {
   Trainer trainer{{30'000}, {{}}};
-  StepLearner learner({task_of(8 << 20)}, {});
+  StepTrials learner({task_of(8 << 20)}, {});
   run_until_frozen(learner, trainer, 1000);
   for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
   REQUIRE(learner.alarms() == 0);
@@ -261,9 +261,9 @@ TEST_CASE("a choice is stored with the one before it, its latencies and what the
   StepTask task = task_of(8 << 20);
   task.task.state.watched = true;
   std::vector<DecisionRecord> decisions;
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   options.on_decision = [&](const DecisionRecord& record) { decisions.push_back(record); };
-  StepLearner learner({task}, options);
+  StepTrials learner({task}, options);
   run_until_frozen(learner, trainer, 1000);
   REQUIRE(decisions.size() > 10);
   CHECK_FALSE(decisions[0].state.contains("last_choice"));
@@ -305,14 +305,14 @@ TEST_CASE("a choice is stored with the one before it, its latencies and what the
 
 TEST_CASE("steps that still run under what was said before teach nothing", "[e-83]") {
   Trainer trainer{{30'000}, {{}}};
-  StepLearnerOptions options;
+  StepTrialsOptions options;
   std::vector<double> references_us;
   bool reopened = false;
   options.on_decision = [&](const DecisionRecord& record) {
     if (reopened && record.kind == "reference" && record.time_us)
       references_us.push_back(*record.time_us);
   };
-  StepLearner learner({task_of(8 << 20)}, options);
+  StepTrials learner({task_of(8 << 20)}, options);
   const std::size_t slow = arm_named(learner.tasks()[0], "ring");
   const std::size_t fast = arm_named(learner.tasks()[0], "recursive_doubling");
   trainer.factor[0] = {{fast, 0.5}};
@@ -346,7 +346,7 @@ TEST_CASE("what the library does not take is not tried after an alarm either", "
   StepTask task = task_of(8 << 20);
   const std::size_t barred = arm_named(task, "recursive_doubling");
   task.usable[barred] = false;
-  StepLearner learner({task}, {});
+  StepTrials learner({task}, {});
   run_until_frozen(learner, trainer, 1000);
   for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
   trainer.pace = 3;

@@ -1,4 +1,4 @@
-#include "tuner/online/online_learner.hpp"
+#include "tuner/online/call_driver.hpp"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ TEST_CASE("a leader learns each size's setting while the job runs", "[E-116][E-1
   LearnerOptions options;
   options.calls_per_trial = 5;
   options.space.channels = {"1", "4", "8", "16"};
-  OnlineLearner learner(job.region(), options);
+  CallDriver learner(job.region(), options);
   int calls = 0;
   while (calls < 60'000 && !learner.finished()) {
     job.call(26);
@@ -58,7 +58,7 @@ struct SettledJob {
   Job job;
   std::optional<Micros> recent = Micros(200);
   Micros step{200};
-  std::unique_ptr<OnlineLearner> learner;
+  std::unique_ptr<CallDriver> learner;
 
   SettledJob() {
     LearnerOptions options;
@@ -66,7 +66,7 @@ struct SettledJob {
     options.space.channels = {"1", "8"};
     options.steps = [this](std::uint32_t) { return StepReading{50, step, 0.01}; };
     options.recent_step = [this](std::uint32_t) { return recent; };
-    learner = std::make_unique<OnlineLearner>(job.region(), options);
+    learner = std::make_unique<CallDriver>(job.region(), options);
     settle();
   }
   void settle() {
@@ -119,7 +119,7 @@ TEST_CASE("a change to calls of many sizes is seen before one size has enough of
   options.space.channels = {"1", "8"};
   options.steps = [](std::uint32_t) { return StepReading{50, Micros(200), 0.01}; };
   options.recent_step = [&](std::uint32_t) { return recent; };
-  OnlineLearner learner(job.region(), options);
+  CallDriver learner(job.region(), options);
   for (int calls = 0; calls < 20'000 && !learner.finished(); ++calls) {
     for (std::size_t size = 0; size < kSizes; ++size) job.call(20 + size);
     REQUIRE(learner.step());
@@ -203,7 +203,7 @@ TEST_CASE("beside an agent that wants nothing tried, nothing is", "[E-108]") {
   Job job;
   LearnerOptions options;
   options.agent = "default";
-  OnlineLearner learner(job.region(), options);
+  CallDriver learner(job.region(), options);
   for (int calls = 0; calls < 2'000 && !learner.finished(); ++calls) {
     job.call(26);
     REQUIRE(learner.step());
@@ -290,7 +290,7 @@ TEST_CASE("a leader learns after one that left no known table, whose first propo
   }
   LearnerOptions options;
   options.space.channels = {"1", "8"};
-  OnlineLearner learner(job.region(), options);
+  CallDriver learner(job.region(), options);
   CHECK(learner.step());
   // A rank far ahead of the other one passes the boundary by itself.
   for (int calls = 0; calls < 20; ++calls) job.ranks[0]->decide(kAllReduce, 26);
@@ -328,7 +328,7 @@ TEST_CASE("after one that left no known table, the job's own table comes back fi
   options.start.cells[kAllReduce][26].channels = 8;
   options.start.cells[kAllReduce][10].channels = 1;  // not called yet
   options.space.channels = {"1", "8"};
-  OnlineLearner learner(job.region(), options);
+  CallDriver learner(job.region(), options);
   for (int calls = 0; calls < 200 && !learner.finished(); ++calls) {
     job.call(26);
     REQUIRE(learner.step());
@@ -495,7 +495,7 @@ TEST_CASE("a search that steps re-open comes to its end", "[E-108]") {
 
 TEST_CASE("a leader leaves with its job", "[E-116]") {
   Job job;
-  OnlineLearner learner(job.region(), {});
+  CallDriver learner(job.region(), {});
   CHECK(learner.step());
   for (auto& rank : job.ranks) rank.reset();
   CHECK_FALSE(learner.step());

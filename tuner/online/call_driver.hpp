@@ -12,8 +12,8 @@
 #include "tuner/guards/guards.hpp"
 #include "tuner/job/decision_record.hpp"
 #include "tuner/job/job_watch.hpp"
-#include "tuner/online/call_trial.hpp"
 #include "tuner/reward/reward.hpp"
+#include "tuner/search/task_machine.hpp"
 #include "tuner/table/table.hpp"
 #include "tuner/trigger/trigger.hpp"
 
@@ -79,19 +79,17 @@ struct LearnerOptions {
   std::function<void(const std::string&)> on_event{};
 };
 
-/// Learns one communicator's per-call settings while its job runs: every size with traffic is a
-/// task of its own, held at the best setting known; what its agent wants tried runs for a few calls
-/// only, in between which the best setting runs again and says how fast the machine is now. What is
-/// surely faster takes its place. What trying has cost is summed up, and ends when it reaches its
-/// part of the job's time. Sizes go on side by side, each as its calls come. When all have settled,
-/// the table is held by the job's step against the one that the search began with, and against the
-/// library's own settings where those were others, and taken back when its steps are longer. Then
-/// calls are watched: a change re-opens the search, from the best setting known among those near
-/// it. Never holds the job up.
-class OnlineLearner {
+/// Drives task machines by the calls of a running job: every size of a communicator with traffic is
+/// a task, and what runs under a setting follows when the ranks have agreed on it. What trying has
+/// cost is summed up, and ends when it reaches its part of the job's time. When all sizes have
+/// settled, the table is compared by the job's step with the one that the search began with, and
+/// with the library's own settings where those were others, and taken back when its steps are
+/// longer. Then calls are watched: a change re-opens the search, from the best setting known among
+/// those near it. Never holds the job up.
+class CallDriver {
  public:
   /// @throws Error(environment) when another leader holds the region
-  OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options);
+  CallDriver(std::shared_ptr<Region> region, const LearnerOptions& options);
   /// One look at the ranks; cheap, call it every few milliseconds.
   /// @returns false when the job's communicator is gone
   bool step();
@@ -123,39 +121,26 @@ class OnlineLearner {
   static constexpr std::int64_t kPatienceNs = 5'000'000'000;
   /// A size without a call in so many steps is not called any more.
   static constexpr std::size_t kSilentSteps = 2;
-  /// Of the incumbent, after which a candidate takes its place or an earlier table is known again.
+  /// Of what is kept, after which a candidate takes its place or an earlier table is known again.
   static constexpr std::size_t kSamplesAgain = 3;
   struct Cell {
     std::size_t function = 0;
     std::size_t bin = 0;
     auto operator<=>(const Cell&) const = default;
   };
-  enum class Stage {
-    reference,  ///< the setting in force is measured, as what is tried is compared with it
-    trial,
-    settled
-  };
   struct Learning {
     TaskLoop loop;  ///< its choice is what the table in use has
     Task task{};
+    TaskState machine{};
     Choice proposed{0, 1, false};           ///< that the next table is to have
     Choice under_way{0, 1, false};          ///< that the table has which the ranks are agreeing on
     bool searched = false;                  ///< it has settled before
-    std::size_t incumbent = 0;              ///< the best arm that is known
-    double level = 0;                       ///< ln(us) of it, in the terms of `known`
+    double level = 0;                       ///< ln(us) of what is kept, in the terms of `known`
     std::map<std::size_t, double> known{};  ///< ln(us) of arms, as if at one time
-    CallSamples reference{};
-    CallSamples trial{};
-    /// It seemed faster: the machine's pace may have moved, so the incumbent is asked again.
-    std::optional<std::size_t> candidate{};
-    std::size_t wanted = 0;  ///< samples of the incumbent before anything is tried
-    double noise = 0;        ///< standard deviation of ln(us) of one sample
-    Stage stage = Stage::reference;
     std::optional<std::vector<std::size_t>>
-        only{};  ///< arms that are still to be tried, last first
-    int tried = 0;
+        only{};            ///< arms that are still to be tried, last first
     double share = 0;      ///< of the collectives' time
-    double trying_us = 0;  ///< more than the incumbent takes, of what is tried now
+    double trying_us = 0;  ///< more than what is kept takes, of what is tried now
     double lost_us = 0;    ///< by trying, since the search began
     std::uint32_t read_epoch = 0;
     std::uint32_t read_calls = 0;
@@ -164,7 +149,7 @@ class OnlineLearner {
     std::uint32_t open_calls = 0;
     std::int64_t heard_ns = 0;  ///< when its last call was seen
     double default_us = 0;
-    double last_us = 0;                 ///< of the incumbent
+    double last_us = 0;                 ///< of what is kept
     std::optional<Micros> floor{};      ///< Gloo's time
     bool below_floor = false;           ///< the library's own was asked in this search
     std::optional<std::size_t> left{};  ///< for it; it may turn out to take longer still
@@ -191,7 +176,7 @@ class OnlineLearner {
   /// From where an earlier leader has left off.
   void take_over();
   void find_tasks();
-  [[nodiscard]] Learning make_task(const Cell& cell) const;
+  [[nodiscard]] Learning make_task(const Cell& cell);
   [[nodiscard]] std::optional<CellObservation> seen(const Cell& cell) const;
   [[nodiscard]] std::int64_t now_ns() const;
   void take_samples();
@@ -200,19 +185,20 @@ class OnlineLearner {
   [[nodiscard]] bool may_try(const Learning& learning) const;
   [[nodiscard]] bool base_known();
   void advance(Learning& learning);
-  void refer(Learning& learning);
+  /// What the task machine makes of an event; the table follows when the ranks agree.
+  void tell(Learning& learning, const TaskEvent& event, double propensity = 1,
+            bool exploratory = false);
+  void revert(Learning& learning, std::size_t arm);
+  void answer(Learning& learning);
   /// A broken selection gives way to the library's own settings; @return it did, or came back as
   /// these take longer still
   bool hold_to_floor(Learning& learning, Micros time);
   void watch_floor(Learning& learning);
   [[nodiscard]] bool is_above_floor(const Learning& learning, Micros time) const;
   void begin_trial(Learning& learning, const Choice& choice);
-  void end_trial(Learning& learning, TrialVerdict verdict);
-  void promote(Learning& learning, std::size_t arm);
-  [[nodiscard]] bool is_faster_still(const Learning& learning) const;
   void settle(Learning& learning);
   void learn(Learning& learning, double log_us, std::int64_t calls);
-  /// Arms near what is known to be best: neighbours of the incumbent and runners-up, best last.
+  /// Arms near what is known to be best: neighbours of what is kept and runners-up, best last.
   [[nodiscard]] std::vector<std::size_t> near(const Learning& learning) const;
   /// An implementation that was not seen with its own resources.
   [[nodiscard]] std::optional<std::size_t> unseen_kind(const Learning& learning) const;

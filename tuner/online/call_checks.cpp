@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tuner/online/online_learner.hpp"
+#include "tuner/online/call_driver.hpp"
 
 // Which settings are worth a look, what a job's steps decide, and what is done when its
 // surroundings change.
@@ -13,7 +13,9 @@ namespace {
 
 /// Calls that have changed are a reason to search anew when the steps have changed so much.
 constexpr double kChangedPace = 1.15;
-/// The best settings known, besides the incumbent's neighbours, that are tried after a change.
+/// Samples of what is kept before a search that a change began tries anything.
+constexpr std::size_t kNextSamples = 2;
+/// The best settings known, besides the neighbours of what is kept, that are tried after a change.
 constexpr std::size_t kRunnersUp = 3;
 /// A surrounding is as it was before when calls take as long again, to within this in ln(us).
 constexpr double kAsBefore = 0.3;
@@ -35,7 +37,7 @@ bool surely_longer(const StepReading& step, const StepReading& than) {
 
 }  // namespace
 
-bool OnlineLearner::waited_for(std::size_t steps, std::int64_t since_ns) const {
+bool CallDriver::waited_for(std::size_t steps, std::int64_t since_ns) const {
   constexpr double kSlack = 2;
   constexpr double kMostNs = 300e9;
   const std::int64_t waited_ns = now_ns() - since_ns;
@@ -47,19 +49,19 @@ bool OnlineLearner::waited_for(std::size_t steps, std::int64_t since_ns) const {
          std::min(kMostNs, kSlack * 1e3 * static_cast<double>(steps) * step_us);
 }
 
-bool OnlineLearner::enough_steps(std::optional<StepReading>& step) const {
+bool CallDriver::enough_steps(std::optional<StepReading>& step) const {
   constexpr std::size_t kCheckSteps = 5;
   const std::size_t wanted = std::max(kCheckSteps, options_.steps_per_trial);
   step = reading();
   return (step && step->steps >= wanted) || waited_for(wanted, check_ns_);
 }
 
-void OnlineLearner::go_on(Check next) {
+void CallDriver::go_on(Check next) {
   check_ = next;
   check_ns_ = now_ns();
 }
 
-bool OnlineLearner::is_default(const CallTable& table) const {
+bool CallDriver::is_default(const CallTable& table) const {
   return std::all_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
     return table.cells[task.first.function][task.first.bin].leaves_all();
   });
@@ -67,19 +69,19 @@ bool OnlineLearner::is_default(const CallTable& table) const {
 
 /// What was chosen stands, unless the search began with other settings than the library's own,
 /// which were then never asked for their steps: they are now.
-void OnlineLearner::stand(const StepReading& chosen) {
+void CallDriver::stand(const StepReading& chosen) {
   chosen_step_ = chosen;
   bool chooses = false;
-  for (const auto& [cell, learning] : tasks_) chooses = chooses || learning.incumbent != 0;
+  for (const auto& [cell, learning] : tasks_) chooses = chooses || learning.machine.kept != 0;
   const bool ask_default = chooses && !is_default(base_) && own_pace_ < kFarWorse;
   for (auto& [cell, learning] : tasks_)
-    learning.proposed = {ask_default ? 0 : learning.incumbent, 1, false};
+    learning.proposed = {ask_default ? 0 : learning.machine.kept, 1, false};
   go_on(ask_default ? Check::own : Check::again);
   propose_wanted();
 }
 
 /// The table that is in force just now is surely faster by the step.
-void OnlineLearner::take_back(const StepReading& old, const char* to) {
+void CallDriver::take_back(const StepReading& old, const char* to) {
   ++rolled_back_;
   record_check(GuardVerdict::slower_than_default, to, old);
   if (options_.on_event)
@@ -88,66 +90,56 @@ void OnlineLearner::take_back(const StepReading& old, const char* to) {
                     "that is back",
                     chosen_step_->step.count() / 1e3, old.step.count() / 1e3, to));
   for (auto& [cell, learning] : tasks_) {
-    if (learning.incumbent == learning.proposed.arm) continue;
-    learning.incumbent = learning.proposed.arm;
+    if (learning.machine.kept == learning.proposed.arm) continue;
+    tell(learning, {TaskEvent::close, learning.proposed.arm});
     learning.guard = GuardVerdict::slower_than_default;
-    learning.reference.clear();
-    const auto known = learning.known.find(learning.incumbent);
-    if (known != learning.known.end()) learning.last_us = std::exp(known->second);
+    learning.machine.reference.clear();
   }
 }
 
-bool OnlineLearner::is_above_floor(const Learning& learning, Micros time) const {
-  return learning.incumbent != 0 && learning.floor &&
+bool CallDriver::is_above_floor(const Learning& learning, Micros time) const {
+  return learning.machine.kept != 0 && learning.floor &&
          judge_trial(true, time, Micros{}, learning.floor, options_.limits) ==
              GuardVerdict::above_gloo_floor;
 }
 
-bool OnlineLearner::hold_to_floor(Learning& learning, Micros time) {
-  if (learning.incumbent == 0 && learning.left) {
-    const std::size_t before = *std::exchange(learning.left, std::nullopt);
+bool CallDriver::hold_to_floor(Learning& learning, Micros time) {
+  std::size_t arm = 0;
+  if (learning.machine.kept == 0 && learning.left) {
+    arm = *std::exchange(learning.left, std::nullopt);
     // Where the library's own takes longer still, giving way to it helps nobody.
-    if (learning.known.at(before) >= learning.level) return false;
-    learning.incumbent = before;
-    learning.level = learning.known.at(before);
-    learning.last_us = std::exp(learning.level);
+    if (learning.known.at(arm) >= learning.level) return false;
   } else {
     const bool own_is_slower = learning.default_us > 0 && learning.default_us >= time.count();
     if (learning.below_floor || own_is_slower || !is_above_floor(learning, time)) return false;
     ++above_floor_;
     learning.below_floor = true;
-    learning.left = learning.incumbent;
-    learning.incumbent = 0;
+    learning.left = learning.machine.kept;
     learning.known.erase(0);
     if (options_.on_event)
       options_.on_event(fmt::format("{} takes {} where Gloo took {}: NCCL's own settings instead",
                                     learning.task.key.task.text(), format_micros(time),
                                     format_micros(*learning.floor)));
   }
-  learning.proposed = {learning.incumbent, 1, false};
-  learning.reference.clear();
-  learning.candidate.reset();
-  learning.wanted = kSamplesAgain;
-  learning.heard_ns = now_ns();
-  learning.stage = Stage::reference;
+  revert(learning, arm);
   return true;
 }
 
 /// Also of what was found long ago: its calls may have become longer since.
-void OnlineLearner::watch_floor(Learning& learning) {
+void CallDriver::watch_floor(Learning& learning) {
   const bool busy = check_ != Check::none && check_ != Check::done;
-  if (learning.closed || busy || learning.loop.choice().arm != learning.incumbent ||
-      learning.reference.size() < kSamplesAgain)
+  if (learning.closed || busy || learning.loop.choice().arm != learning.machine.kept ||
+      learning.machine.reference.size() < kSamplesAgain)
     return;
-  const double log_us = learning.reference.newest(kSamplesAgain);
+  const double log_us = learning.machine.reference.newest(kSamplesAgain);
   const Micros time(std::exp(log_us));
   if (!is_above_floor(learning, time) || learning.below_floor) return;
   if (learning.default_us >= time.count()) return;
-  learn(learning, log_us, static_cast<std::int64_t>(learning.reference.calls()));
+  learn(learning, log_us, static_cast<std::int64_t>(learning.machine.reference.calls()));
   if (hold_to_floor(learning, time)) leave_check();
 }
 
-bool OnlineLearner::check_step() {
+bool CallDriver::check_step() {
   constexpr const char* kOld = "the settings that the search began with";
   constexpr const char* kOwn = "NCCL's own settings";
   std::optional<StepReading> step;
@@ -185,7 +177,7 @@ bool OnlineLearner::check_step() {
         stand(*chosen_step_);
         break;
       }
-      for (auto& [cell, learning] : tasks_) learning.proposed = {learning.incumbent, 1, false};
+      for (auto& [cell, learning] : tasks_) learning.proposed = {learning.machine.kept, 1, false};
       go_on(Check::again);
       propose_wanted();
       break;
@@ -198,8 +190,7 @@ bool OnlineLearner::check_step() {
   return check_ == Check::done;
 }
 
-void OnlineLearner::record_check(GuardVerdict guard, const char* against,
-                                 const StepReading& other) {
+void CallDriver::record_check(GuardVerdict guard, const char* against, const StepReading& other) {
   const bool own = check_ == Check::own || is_default(base_);
   if (own) own_pace_ = other.step.count() / chosen_step_->step.count();
   if (!options_.on_decision) return;
@@ -226,7 +217,7 @@ void OnlineLearner::record_check(GuardVerdict guard, const char* against,
   options_.on_decision(record);
 }
 
-void OnlineLearner::leave_check() {
+void CallDriver::leave_check() {
   switch (std::exchange(check_, Check::none)) {
     case Check::none:
     case Check::chosen:
@@ -235,7 +226,8 @@ void OnlineLearner::leave_check() {
     case Check::own:
       // Another table runs to be asked alone: nothing says yet that it stays.
       for (auto& [cell, learning] : tasks_)
-        if (learning.stage == Stage::settled) learning.proposed = {learning.incumbent, 1, false};
+        if (learning.machine.stage == TaskStage::settled)
+          learning.proposed = {learning.machine.kept, 1, false};
       break;
     case Check::again:
     case Check::done:
@@ -245,8 +237,7 @@ void OnlineLearner::leave_check() {
   }
 }
 
-void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t epoch,
-                         Micros latency) {
+void CallDriver::hear(std::size_t function, std::size_t bin, std::uint32_t epoch, Micros latency) {
   const auto found = tasks_.find({function, bin});
   if (found == tasks_.end() || epoch != epoch_ || !finished()) return;
   Learning& learning = found->second;
@@ -274,7 +265,7 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   judge_suspicion();
 }
 
-bool OnlineLearner::steps_have_changed() const {
+bool CallDriver::steps_have_changed() const {
   // A job without steps, or which has lost its rhythm, is judged by its calls alone.
   if (!options_.recent_step || !options_.steps || !options_.steps(epoch_)) return true;
   if (settled_step_us_ <= 0) return false;
@@ -290,7 +281,7 @@ bool OnlineLearner::steps_have_changed() const {
   return std::max(pace, 1 / pace) >= kChangedPace;
 }
 
-void OnlineLearner::judge_suspicion() {
+void CallDriver::judge_suspicion() {
   if (suspicion_.empty()) return;
   if (!steps_have_changed()) {
     constexpr double kStepsToShow = 10;
@@ -303,7 +294,7 @@ void OnlineLearner::judge_suspicion() {
   search_anew(faster_);
 }
 
-std::optional<std::size_t> OnlineLearner::unseen_kind(const Learning& learning) const {
+std::optional<std::size_t> CallDriver::unseen_kind(const Learning& learning) const {
   const ActionSpace& space = *learning.task.space;
   for (std::size_t a = 0; a < space.arms().size(); ++a) {
     const Action& arm = space.arms()[a];
@@ -315,12 +306,12 @@ std::optional<std::size_t> OnlineLearner::unseen_kind(const Learning& learning) 
   return std::nullopt;
 }
 
-std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const {
+std::optional<std::size_t> CallDriver::unseen(const Learning& learning) const {
   const auto new_one = [&](std::size_t arm) { return !learning.known.contains(arm); };
   const std::size_t recommended = learning.loop.recommend(learning.task);
   if (new_one(recommended)) return recommended;
   const ActionSpace& space = *learning.task.space;
-  const Action& best = space.arms()[learning.incumbent];
+  const Action& best = space.arms()[learning.machine.kept];
   // Every implementation, with the resources that are best so far and with its own.
   for (std::size_t a = 0; a < space.arms().size(); ++a) {
     if (!new_one(a)) continue;
@@ -337,15 +328,15 @@ std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const
   return found == neighbours.end() ? std::nullopt : std::optional(*found);
 }
 
-std::vector<std::size_t> OnlineLearner::near(const Learning& learning) const {
+std::vector<std::size_t> CallDriver::near(const Learning& learning) const {
   const ActionSpace& space = *learning.task.space;
   std::vector<std::size_t> arms;
   const auto add = [&](std::size_t arm) {
-    if (arm != learning.incumbent && std::find(arms.begin(), arms.end(), arm) == arms.end())
+    if (arm != learning.machine.kept && std::find(arms.begin(), arms.end(), arm) == arms.end())
       arms.push_back(arm);
   };
   // Last first: the runners-up are tried before the neighbours.
-  const Action& best = space.arms()[learning.incumbent];
+  const Action& best = space.arms()[learning.machine.kept];
   for (std::size_t a = 0; a < space.arms().size(); ++a) {
     const Action& other = space.arms()[a];
     int steps = 0;
@@ -355,43 +346,34 @@ std::vector<std::size_t> OnlineLearner::near(const Learning& learning) const {
   }
   std::vector<std::pair<double, std::size_t>> known;
   for (const auto& [arm, log_us] : learning.known)
-    if (arm != learning.incumbent) known.emplace_back(log_us, arm);
+    if (arm != learning.machine.kept) known.emplace_back(log_us, arm);
   std::sort(known.begin(), known.end());
   known.resize(std::min(known.size(), kRunnersUp));
   for (auto one = known.rbegin(); one != known.rend(); ++one) add(one->second);
   return arms;
 }
 
-void OnlineLearner::search_again(Learning& learning) {
+void CallDriver::search_again(Learning& learning) {
   if (learning.closed) return;
   if (learning.searched) return narrow(learning);
   // The first search goes on with what it knows.
-  learning.reference.clear();
-  learning.candidate.reset();
-  learning.wanted = kSamplesAgain;
-  learning.proposed = {learning.incumbent, 1, false};
-  learning.stage = Stage::reference;
+  revert(learning, learning.machine.kept);
 }
 
-void OnlineLearner::narrow(Learning& learning) {
+void CallDriver::narrow(Learning& learning) {
   learning.only = near(learning);
-  learning.proposed = {learning.incumbent, 1, false};
   learning.loop.reopen(learning.task);
   learning.known.clear();
-  learning.reference.clear();
-  learning.trial.clear();
-  learning.candidate.reset();
-  learning.wanted = 2;
-  learning.tried = 0;
   learning.lost_us = 0;
   learning.default_us = 0;
   learning.below_floor = false;
   learning.left.reset();
   learning.heard_ns = now_ns();
-  learning.stage = Stage::reference;
+  learning.machine.rules.references = kNextSamples;
+  tell(learning, {TaskEvent::search});
 }
 
-void OnlineLearner::search_anew(bool faster) {
+void CallDriver::search_anew(bool faster) {
   if (settled_) settlements_.push_back(*std::exchange(settled_, std::nullopt));
   if (settlements_.size() > kMostSettlements) settlements_.erase(settlements_.begin());
   suspicion_.clear();
@@ -407,23 +389,18 @@ void OnlineLearner::search_anew(bool faster) {
   for (auto& [cell, learning] : tasks_) search_again(learning);
 }
 
-void OnlineLearner::restore(const Settlement& settlement) {
+void CallDriver::restore(const Settlement& settlement) {
   for (auto& [cell, learning] : tasks_) {
     if (learning.closed) continue;
-    learning.incumbent = arm_of(learning, settlement.table.cells[cell.function][cell.bin]);
-    learning.proposed = {learning.incumbent, 1, false};
-    learning.stage = Stage::reference;
-    learning.candidate.reset();
-    learning.reference.clear();
-    learning.wanted = kSamplesAgain;
-    learning.heard_ns = now_ns();
+    revert(learning, arm_of(learning, settlement.table.cells[cell.function][cell.bin]));
   }
 }
 
-void OnlineLearner::see_restored() {
+void CallDriver::see_restored() {
   const bool waits = std::any_of(tasks_.begin(), tasks_.end(), [this](const auto& task) {
     const Learning& learning = task.second;
-    return !learning.closed && learning.wanted > 0 && !waited_for(kSilentSteps, learning.heard_ns);
+    return !learning.closed && learning.machine.stage == TaskStage::reference &&
+           !waited_for(kSilentSteps, learning.heard_ns);
   });
   if (waits) return;
   restoring_ = false;
@@ -442,8 +419,8 @@ void OnlineLearner::see_restored() {
       continue;
     }
     const auto then = before.level.find(cell);
-    if (learning.reference.size() > 0) {
-      learning.level = learning.reference.level();
+    if (learning.machine.reference.size() > 0) {
+      learning.level = learning.machine.reference.level();
       learning.last_us = std::exp(learning.level);
     } else if (!learning.closed) {
       // It was not called meanwhile: what it took then stands; 0: not known.
@@ -453,13 +430,13 @@ void OnlineLearner::see_restored() {
   }
 }
 
-bool OnlineLearner::is_as_before(const Settlement& settlement) const {
+bool CallDriver::is_as_before(const Settlement& settlement) const {
   double differs = 0;
   double shares = 0;
   for (const auto& [cell, learning] : tasks_) {
     const auto then = settlement.level.find(cell);
-    if (then == settlement.level.end() || learning.reference.size() == 0) continue;
-    differs += learning.share * std::abs(learning.reference.level() - then->second);
+    if (then == settlement.level.end() || learning.machine.reference.size() == 0) continue;
+    differs += learning.share * std::abs(learning.machine.reference.level() - then->second);
     shares += learning.share;
   }
   return shares > 0 && differs <= kAsBefore * shares;
