@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "train/codecs/worker_codec.hpp"
+#include "train/codecs/powersgd.hpp"
+#include "train/codecs/sketch.hpp"
 
 // Encoding and decoding of gradients on one core, without error feedback where a codec goes
 // without, beside a plain copy of the same values: bytes of fp32 gradients a second. 4 Mi values,
@@ -60,16 +61,16 @@ void encode(benchmark::State& state) {
   const auto codec = static_cast<Codec>(state.range(0));
   const ExchangePlan plan = plan_of(codec);
   const CodedPart part = coded_parts(plan, 0)[0];
-  WorkerCodec worker(plan, 0, 2);
+  const auto worker = make_codec({plan, 0, 2});
   auto values = gradient();
-  std::vector<std::uint8_t> frame(worker.frame_limit(part));
+  std::vector<std::uint8_t> frame(worker->frame_room(part, 0));
   for (auto _ : state) {
     // Residuals of the same values again and again would grow beyond all numbers.
     state.PauseTiming();
-    worker.restart();
-    worker.begin_step();
+    worker->restart();
+    worker->begin_step();
     state.ResumeTiming();
-    benchmark::DoNotOptimize(worker.encode(part, values.data(), frame.data()));
+    benchmark::DoNotOptimize(worker->encode(part, values.data(), frame.data()));
   }
   count_bytes(state, std::string(name_of(codec)));
 }
@@ -78,17 +79,16 @@ void decode(benchmark::State& state) {
   const auto codec = static_cast<Codec>(state.range(0));
   const ExchangePlan plan = plan_of(codec);
   const CodedPart part = coded_parts(plan, 0)[0];
-  WorkerCodec worker(plan, 0, 1);
+  const auto worker = make_codec({plan, 0, 1});
   auto values = gradient();
-  std::vector<std::uint8_t> frame(worker.frame_limit(part));
-  worker.begin_step();
-  worker.encode(part, values.data(), frame.data());
+  std::vector<std::uint8_t> frame(worker->frame_room(part, 0));
+  worker->begin_step();
+  worker->encode(part, values.data(), frame.data());
   for (auto _ : state) {
     if (codec_row(codec).sum != CodecSum::reduced) {
-      sum_frames(plan.codec, part, 0, {frame.data()}, values.data());
+      worker->sum_frames(part, 0, {frame.data()}, values.data());
     } else {
-      decode_reduced(plan.codec, part, shared_key(plan.seed, 0, part),
-                     kept_values(plan.codec.density, kCount), frame.data(), values.data());
+      worker->decode(part, 0, frame.data(), values.data());
     }
     benchmark::ClobberMemory();
   }
@@ -99,7 +99,7 @@ void decode(benchmark::State& state) {
 void factor(benchmark::State& state) {
   const ExchangePlan plan = plan_of(Codec::powersgd);
   const CodedPart part = coded_parts(plan, 0)[0];
-  WorkerCodec worker(plan, 0, 2);
+  PowerSgd worker({plan, 0, 2});
   auto values = gradient();
   const auto rank = static_cast<std::size_t>(plan.codec.rank);
   std::vector<float> left(rank * kRows);
@@ -117,7 +117,7 @@ void factor(benchmark::State& state) {
 void sketch(benchmark::State& state) {
   const ExchangePlan plan = plan_of(Codec::sketch);
   const CodedPart part = coded_parts(plan, 0)[0];
-  WorkerCodec worker(plan, 0, 2);
+  Sketch worker({plan, 0, 2});
   auto values = gradient();
   std::vector<float> cells(kSketchRows * sketch_columns(plan.codec, part.count, 0));
   std::vector<float> exact(part.count);

@@ -79,5 +79,9 @@ DYN_LOOP float largest_loop(const float* values, std::size_t count) {
   for (; i < count; ++i) take(lanes[0], values[i]);
   return *std::max_element(lanes.begin(), lanes.end());
 }
+/// Euclidean norm.
+inline double norm(const float* values, std::size_t count) {
+  return std::sqrt(run_loop<squares_loop>(values, count));
+}
 
 }  // namespace dynamiccl

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/vocabulary/error.hpp"
-#include "train/codecs/codec_loops.hpp"
+#include "train/codecs/largest_codec.hpp"
 #include "train/step/worker_step.hpp"
 
 namespace dynamiccl {
@@ -28,18 +28,18 @@ ExchangePlan seeded(const ExchangePlan& plan, bool last) {
 MessageCodec::MessageCodec(const ExchangePlan& plan, int worker, int workers)
     : last_(worker == workers - 1),
       plan_(seeded(plan, last_)),
-      codec_(plan_, worker, workers),
+      codec_(make_codec({plan_, worker, workers})),
       parts_(parts_of(plan_)) {}
 
 void MessageCodec::begin_step() {
-  if (last_ && planted_fault().drop_residual) codec_.forget();
-  codec_.begin_step();
+  if (last_ && planted_fault().drop_residual) codec_->forget();
+  codec_->begin_step();
   ++coding_.steps;
 }
 
 std::size_t MessageCodec::frame_limit(std::size_t piece) const {
   std::size_t limit = 0;
-  for (const auto& part : parts_[piece]) limit += codec_.frame_limit(part);
+  for (const auto& part : parts_[piece]) limit += codec_->frame_room(part, codec_->step());
   return limit;
 }
 
@@ -47,7 +47,7 @@ std::size_t MessageCodec::encode(std::size_t piece, float* gradients, std::uint8
   std::size_t bytes = 0;
   timed(&CodingFigures::encode_us, [&] {
     for (const auto& part : parts_[piece])
-      bytes += codec_.encode(part, gradients + part.offset, frames + bytes);
+      bytes += codec_->encode(part, gradients + part.offset, frames + bytes);
   });
   if (last_ && planted_fault().shift_place) shift_places(piece, frames);
   return bytes;
@@ -56,7 +56,7 @@ std::size_t MessageCodec::encode(std::size_t piece, float* gradients, std::uint8
 void MessageCodec::count(std::size_t piece, std::size_t bytes) {
   coding_.message_bytes += bytes;
   coding_.plain_bytes += plan_.pieces[piece].count * sizeof(float);
-  const auto formula = message_bytes(plan_, piece, codec_.step());
+  const auto formula = message_bytes(plan_, piece, codec_->step());
   coding_.formula_bytes += formula.value_or(bytes);
   coding_.by_formula &= formula.has_value();
 }
@@ -76,24 +76,26 @@ std::size_t MessageCodec::encode_all(float* gradients, std::vector<std::uint8_t>
 
 /// A wrong place in what this worker sends.
 void MessageCodec::shift_places(std::size_t piece, std::uint8_t* frames) {
-  if (plan_.codec.codec != Codec::topk && plan_.codec.codec != Codec::gtopk) return;
+  // Of frames that begin with their places.
+  if (dynamic_cast<const LargestCodec*>(codec_.get()) == nullptr) return;
   for (const auto& part : parts_[piece]) {
-    const std::size_t kept = frame_kept(plan_.codec, part, codec_.step(), frames);
+    const std::size_t kept = codec_->kept(part, codec_->step());
     for (std::size_t i = 0; i < kept; ++i) {
       std::uint32_t place = 0;
       std::memcpy(&place, frames + sizeof place * i, sizeof place);
       place = (place + 1) % static_cast<std::uint32_t>(part.count);
       std::memcpy(frames + sizeof place * i, &place, sizeof place);
     }
-    frames += frame_bytes(plan_.codec, part, codec_.step(), frames);
+    frames += codec_->frame_bytes(part, codec_->step(), frames);
   }
 }
 
-MessageDecoder::MessageDecoder(const ExchangePlan& plan) : plan_(plan), parts_(parts_of(plan)) {}
+MessageDecoder::MessageDecoder(const ExchangePlan& plan)
+    : plan_(plan), codec_(make_codec({plan, kReader, 1})), parts_(parts_of(plan)) {}
 
 std::size_t MessageDecoder::frame_limit(std::size_t piece, std::uint64_t step) const {
   std::size_t limit = 0;
-  for (const auto& part : parts_[piece]) limit += frame_room(plan_.codec, part, step);
+  for (const auto& part : parts_[piece]) limit += codec_->frame_room(part, step);
   return limit;
 }
 
@@ -110,14 +112,12 @@ std::size_t MessageDecoder::add(std::size_t piece, std::uint64_t step, const std
   for (const auto& part : parts_[piece]) {
     constexpr std::size_t kLeastFrame = 4;  // what says how long a frame is that its values make so
     const bool told = at + kLeastFrame <= bytes || codec_row(plan_.codec.codec).alike;
-    const std::size_t frame = told ? frame_bytes(plan_.codec, part, step, frames + at) : 0;
+    const std::size_t frame = told ? codec_->frame_bytes(part, step, frames + at) : 0;
     if (!told || at + frame > bytes)
       throw Error(ErrorKind::data, fmt::format("a message of {} bytes ends within a gradient that "
                                                "{} encoded; its ranks are of other versions",
                                                bytes, name_of(plan_.codec.codec)));
-    add_part(plan_.codec, part, shared_key(plan_.seed, step, part),
-             frame_kept(plan_.codec, part, step, frames + at), frames + at,
-             sum + (part.offset - first));
+    codec_->add(part, step, frames + at, 1, sum + (part.offset - first));
     at += frame;
   }
   return at;
@@ -131,7 +131,7 @@ void MessageDecoder::add_all(std::uint64_t step, const std::uint8_t* frames, std
 }
 
 void MessageDecoder::conclude(std::size_t piece, int workers, float* sum) const {
-  if (plan_.codec.codec == Codec::signsgd) take_vote(sum, plan_.pieces[piece].count, workers);
+  codec_->take_vote(sum, plan_.pieces[piece].count, workers);
 }
 
 }  // namespace dynamiccl

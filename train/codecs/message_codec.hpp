@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/codecs/worker_codec.hpp"
+#include "train/codecs/gradient_codec.hpp"
 #include "train/step/reducer.hpp"
 #include "workers/clock.hpp"
 
@@ -19,7 +19,7 @@ class MessageCodec {
   MessageCodec(const ExchangePlan& plan, int worker, int workers);
 
   /// As before the first step.
-  void restart() { codec_.restart(); }
+  void restart() { codec_->restart(); }
   /// Before the first message of each step.
   void begin_step();
   /// Room for the piece's frames.
@@ -43,14 +43,14 @@ class MessageCodec {
     coding_.*sum_us += now_us() - start_us;
   }
 
-  [[nodiscard]] WorkerCodec& codec() { return codec_; }
+  [[nodiscard]] GradientCodec& codec() { return *codec_; }
   [[nodiscard]] const ExchangePlan& plan() const { return plan_; }
   [[nodiscard]] const std::vector<CodedPart>& parts(std::size_t piece) const {
     return parts_[piece];
   }
-  [[nodiscard]] std::size_t state_bytes() const { return codec_.state_bytes(); }
+  [[nodiscard]] std::size_t state_bytes() const { return codec_->state_bytes(); }
   CodingFigures take_coding() {
-    coding_.boundless = codec_.boundless();
+    coding_.boundless = codec_->boundless();
     return std::exchange(coding_, CodingFigures{});
   }
 
@@ -59,7 +59,7 @@ class MessageCodec {
 
   bool last_;  ///< worker, who is faulty where any is
   ExchangePlan plan_;
-  WorkerCodec codec_;
+  std::unique_ptr<GradientCodec> codec_;
   std::vector<std::vector<CodedPart>> parts_;  ///< of each piece
   CodingFigures coding_;
 };
@@ -86,6 +86,7 @@ class MessageDecoder {
 
  private:
   ExchangePlan plan_;
+  std::unique_ptr<GradientCodec> codec_;  ///< keeps nothing
   std::vector<std::vector<CodedPart>> parts_;
 };
 

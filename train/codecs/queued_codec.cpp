@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "train/codecs/gpu_kernels.hpp"
-#include "train/codecs/worker_codec.hpp"
+#include "train/codecs/gradient_codec.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -40,59 +40,42 @@ class BufferFor {
   FlatBuffer buffer_;
 };
 
-bool is_sparse(Codec codec) { return codec_row(codec).kind == CodecKind::sparse; }
-bool is_16_bit(Codec codec) { return codec == Codec::fp16 || codec == Codec::bf16; }
+/// How messages of a codec are summed on GPUs.
+enum class QueuedSum { half, levels, largest, drawn, factors };
 
-kernels::Form form_of(Codec codec) {
-  switch (codec) {
-    case Codec::int8:
-      return kernels::Form::int8;
-    case Codec::onebit:
-      return kernels::Form::onebit;
-    case Codec::ef_sign:
-      return kernels::Form::ef_sign;
-    case Codec::signsgd:
-      return kernels::Form::signsgd;
-    case Codec::terngrad:
-      return kernels::Form::terngrad;
-    case Codec::qsgd:
-      return kernels::Form::qsgd;
-    case Codec::natural:
-      return kernels::Form::natural;
-    default:
-      DYN_ASSERT(false, "the codec has no levels");
-  }
+/// What kernels make of a codec. A new one of a sum that exists is a row here.
+struct QueuedRow {
+  Codec codec;
+  QueuedSum sum;
+  kernels::Form form = kernels::Form::int8;  ///< of levels
+  std::size_t bits = 0;                      ///< of each value's level; 0: as the settings say
+  std::size_t numbers = 0;  ///< of a part's frame; 0 with bits 0: one for each kQsgdBucket values
+  DataType type = DataType::float32;  ///< what the library adds, of halves
+};
+using kernels::Form;
+constexpr QueuedRow kQueued[] = {{Codec::fp16, QueuedSum::half, {}, 0, 0, DataType::float16},
+                                 {Codec::bf16, QueuedSum::half, {}, 0, 0, DataType::bfloat16},
+                                 {Codec::int8, QueuedSum::levels, Form::int8, 8, 1},
+                                 {Codec::onebit, QueuedSum::levels, Form::onebit, 1, 2},
+                                 {Codec::ef_sign, QueuedSum::levels, Form::ef_sign, 1, 1},
+                                 {Codec::signsgd, QueuedSum::levels, Form::signsgd, 1, 0},
+                                 {Codec::terngrad, QueuedSum::levels, Form::terngrad, 2, 1},
+                                 {Codec::qsgd, QueuedSum::levels, Form::qsgd},
+                                 {Codec::natural, QueuedSum::levels, Form::natural, 8, 1},
+                                 {Codec::topk, QueuedSum::largest},
+                                 {Codec::dgc, QueuedSum::largest},
+                                 {Codec::randomk, QueuedSum::drawn},
+                                 {Codec::powersgd, QueuedSum::factors}};
+
+const QueuedRow& queued_row(Codec codec) {
+  for (const QueuedRow& row : kQueued)
+    if (row.codec == codec) return row;
+  DYN_ASSERT(false, "codecs with kernels have a row");
 }
 
-/// Numbers of a part's frame, and bits of each value's level.
-std::size_t numbers_of(Codec codec, std::size_t count) {
-  switch (codec) {
-    case Codec::int8:
-    case Codec::ef_sign:
-    case Codec::terngrad:
-    case Codec::natural:
-      return 1;
-    case Codec::onebit:
-      return 2;
-    case Codec::qsgd:
-      return (count + kQsgdBucket - 1) / kQsgdBucket;
-    default:
-      return 0;
-  }
-}
-std::size_t level_bits(const CodecSettings& settings) {
-  switch (settings.codec) {
-    case Codec::onebit:
-    case Codec::ef_sign:
-    case Codec::signsgd:
-      return 1;
-    case Codec::terngrad:
-      return 2;
-    case Codec::qsgd:
-      return static_cast<std::size_t>(settings.bits);
-    default:
-      return 8;
-  }
+std::size_t numbers_of(const QueuedRow& row, std::size_t count) {
+  if (row.sum != QueuedSum::levels) return 0;
+  return row.bits > 0 ? row.numbers : (count + kQsgdBucket - 1) / kQsgdBucket;
 }
 
 /// A message's rows, and how long what is made of it is.
@@ -111,12 +94,14 @@ struct Message {
 
 Message lay_out(const ExchangePlan& plan, std::size_t piece, std::uint64_t step) {
   const CodecSettings& codec = plan.codec;
+  const QueuedRow& form = queued_row(codec.codec);
+  const std::size_t bits = form.bits > 0 ? form.bits : static_cast<std::size_t>(codec.bits);
   Message message;
   message.offset = plan.pieces[piece].offset;
   message.count = plan.pieces[piece].count;
   std::size_t numbers = 0;
   const auto parts = coded_parts(plan, piece);
-  for (const auto& part : parts) numbers += numbers_of(codec.codec, part.count);
+  for (const auto& part : parts) numbers += numbers_of(form, part.count);
   std::size_t levels = kFrameWord * numbers;
   numbers = 0;
   for (const auto& part : parts) {
@@ -129,27 +114,27 @@ Message lay_out(const ExchangePlan& plan, std::size_t piece, std::uint64_t step)
     row.levels = static_cast<std::uint32_t>(levels);
     row.left = static_cast<std::uint32_t>(message.lefts);
     row.right = static_cast<std::uint32_t>(message.rights);
-    numbers += numbers_of(codec.codec, part.count);
-    if (is_sparse(codec.codec)) {
+    numbers += numbers_of(form, part.count);
+    if (form.sum == QueuedSum::largest || form.sum == QueuedSum::drawn) {
       const std::size_t kept = kept_values(density_at(codec, step), part.count);
       row.kept = static_cast<std::uint32_t>(kept);
-      levels += (codec.codec == Codec::randomk ? 1 : 2) * kFrameWord * kept;
-    } else if (codec.codec == Codec::powersgd) {
+      levels += (form.sum == QueuedSum::drawn ? 1 : 2) * kFrameWord * kept;
+    } else if (form.sum == QueuedSum::factors) {
       const bool factored = is_factored(codec.rank, part.rows, part.count);
       const auto rank = static_cast<std::size_t>(codec.rank);
       row.rows = static_cast<std::uint32_t>(factored ? part.rows : 0);
       message.lefts += factored ? rank * part.rows : part.count;
       message.rights += factored ? rank * (part.count / part.rows) : 0;
     } else {
-      levels += (part.count * level_bits(codec) + 7) / 8;
+      levels += (part.count * bits + 7) / 8;
     }
     for (std::uint32_t chunk = 0; chunk < row.chunks; ++chunk)
       message.chunks.push_back(
           {static_cast<std::uint32_t>(message.parts.size()), chunk * kernels::kChunk});
     message.parts.push_back(row);
   }
-  message.bytes = is_16_bit(codec.codec)           ? 2 * message.count
-                  : codec.codec == Codec::powersgd ? kFrameWord * (message.lefts + message.rights)
+  message.bytes = form.sum == QueuedSum::half      ? 2 * message.count
+                  : form.sum == QueuedSum::factors ? kFrameWord * (message.lefts + message.rights)
                                                    : levels;
   return message;
 }
@@ -160,12 +145,13 @@ class GpuCodec final : public QueuedCodec {
       : comm_(comm),
         queue_(*comm.queue()),
         plan_(plan),
+        form_(queued_row(plan.codec.codec)),
         gradients_(gradients),
         memory_(memory),
         ranks_(static_cast<std::size_t>(comm.size())) {
     const std::size_t elements = plan_.elements();
     if (plan_.codec.feedback) residual_.resize(memory_, elements);
-    if (plan_.codec.codec == Codec::dgc) momentum_.resize(memory_, elements);
+    if (codec_row(plan_.codec.codec).momentum) momentum_.resize(memory_, elements);
     lay_out_all();
   }
 
@@ -186,23 +172,22 @@ class GpuCodec final : public QueuedCodec {
 
   void sum(std::size_t piece, const Call& call) override {
     const Message& message = messages_[piece];
-    switch (plan_.codec.codec) {
-      case Codec::fp16:
-      case Codec::bf16:
-        sum_16_bit(message, call);
+    switch (form_.sum) {
+      case QueuedSum::half:
+        sum_half(message, call);
         break;
-      case Codec::topk:
-      case Codec::dgc:
+      case QueuedSum::levels:
+        sum_levels(message, call);
+        break;
+      case QueuedSum::largest:
         sum_largest(message, call);
         break;
-      case Codec::randomk:
+      case QueuedSum::drawn:
         sum_drawn(message, call);
         break;
-      case Codec::powersgd:
+      case QueuedSum::factors:
         sum_factors(message, call);
         break;
-      default:
-        sum_levels(message, call);
     }
     count(piece);
   }
@@ -256,20 +241,20 @@ class GpuCodec final : public QueuedCodec {
   }
   void hold(std::size_t frame, std::size_t parts, std::size_t chunks, std::size_t lefts,
             std::size_t rights) {
-    const Codec codec = plan_.codec.codec;
-    const bool gathered = codec_row(codec).sum == CodecSum::gathered;
-    if (codec == Codec::powersgd) {
+    const CodecRow& codec = codec_row(plan_.codec.codec);
+    const bool gathered = codec.sum == CodecSum::gathered;
+    if (form_.sum == QueuedSum::factors) {
       left_.resize(memory_, lefts);
       right_.resize(memory_, rights);
     } else {
       frames_.resize(memory_, kFrameWord * frame_words(frame) * (gathered ? ranks_ : 1));
     }
-    if (codec == Codec::topk || codec == Codec::dgc) {
+    if (form_.sum == QueuedSum::largest) {
       selected_.resize(memory_, parts);
       counts_.resize(memory_, chunks);
       bins_.resize(memory_, parts * kernels::kSelectBins);
     }
-    if (codec == Codec::dgc) factors_.resize(memory_, parts);
+    if (codec.momentum) factors_.resize(memory_, parts);
     if (gathered) measured_.resize(memory_, chunks);
   }
 
@@ -304,8 +289,8 @@ class GpuCodec final : public QueuedCodec {
     sent_bytes_ += stride * (ranks_ - 1);
   }
 
-  void sum_16_bit(const Message& message, const Call& call) {
-    const bool bfloat16 = plan_.codec.codec == Codec::bf16;
+  void sum_half(const Message& message, const Call& call) {
+    const bool bfloat16 = form_.type == DataType::bfloat16;
     auto* frame = reinterpret_cast<std::uint16_t*>(frames_.data());
     float* values = gradients_ + message.offset;
     float* kept = residual() == nullptr ? nullptr : residual() + message.offset;
@@ -314,7 +299,7 @@ class GpuCodec final : public QueuedCodec {
           kernels::shorten(bfloat16, values, kept, message.count, frame, queue_.own_stream()),
           "encoding");
     });
-    call("reduce", [&] { all_reduce(frame, message.count, reduced_type(plan_.codec.codec)); });
+    call("reduce", [&] { all_reduce(frame, message.count, form_.type); });
     call("decode", [&] {
       check_kernels(kernels::lengthen(bfloat16, frame, message.count, values, queue_.own_stream()),
                     "decoding");
@@ -324,7 +309,7 @@ class GpuCodec final : public QueuedCodec {
   void sum_levels(const Message& message, const Call& call) {
     const std::size_t stride = kFrameWord * frame_words(message.bytes);
     const MessageTable table = table_of(message);
-    const kernels::FormSettings settings{form_of(plan_.codec.codec), plan_.codec.bits,
+    const kernels::FormSettings settings{form_.form, plan_.codec.bits,
                                          step_key(worker_seed(plan_.seed, comm_.rank()), step_)};
     call("encode", [&] {
       check_kernels(kernels::encode_form(settings, gradients_, residual(), table, scratch(),
@@ -404,6 +389,7 @@ class GpuCodec final : public QueuedCodec {
   Communicator& comm_;
   GpuOrder& queue_;
   ExchangePlan plan_;
+  const QueuedRow& form_;
   float* gradients_;
   TensorMemory& memory_;
   std::size_t ranks_;

@@ -14,7 +14,7 @@ namespace dynamiccl {
 
 /// A codec whose every part is queued on the GPU: gradients are encoded, exchanged and decoded
 /// where they lie, in the lane of the library's queue that is in use, and the host waits for
-/// nothing. It says what WorkerCodec says of the same gradients, bit for bit, but for how a frame
+/// nothing. It says what GradientCodec says of the same gradients, bit for bit, but for how a frame
 /// is laid out (gpu_kernels.hpp). One thread at a time.
 class QueuedCodec {
  public:

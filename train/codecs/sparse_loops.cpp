@@ -1,8 +1,7 @@
-#include "train/codecs/codec_loops.hpp"
+#include "train/codecs/sparse_loops.hpp"
 
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "core/vocabulary/error.hpp"
 #include "train/codecs/loops.hpp"
@@ -70,30 +69,6 @@ std::pair<std::uint32_t, std::size_t> bin_floor(const Histogram& bins, std::size
   return {static_cast<std::uint32_t>(bin << kBinShift), above};
 }
 
-}  // namespace
-
-namespace {
-
-/// Places, then the values there.
-std::size_t store_sparse(const float* values, const std::vector<std::uint32_t>& places,
-                         std::size_t kept, std::uint8_t* frame) {
-  std::memcpy(frame, places.data(), kept * sizeof places[0]);
-  std::uint8_t* to = frame + kept * sizeof places[0];
-  for (std::size_t i = 0; i < kept; ++i) store_as(to + kNumberBytes * i, values[places[i]]);
-  return 2 * kNumberBytes * kept;
-}
-
-/// Grown as it is needed and kept: selection runs for every gradient of every step.
-std::vector<std::uint32_t>& place_memory(std::size_t count) {
-  static thread_local std::vector<std::uint32_t> places;
-  if (places.size() < count) places.resize(count);
-  return places;
-}
-
-}  // namespace
-
-namespace {
-
 /// A magnitude that some more than `kept` values probably reach, from a sample; more than any where
 /// that saves nothing.
 std::uint32_t sampled_floor(const float* values, std::size_t count, std::size_t kept) {
@@ -111,9 +86,32 @@ std::uint32_t sampled_floor(const float* values, std::size_t count, std::size_t 
 
 }  // namespace
 
+std::size_t store_sparse(const float* values, const std::vector<std::uint32_t>& places,
+                         std::size_t kept, std::uint8_t* frame) {
+  std::memcpy(frame, places.data(), kept * sizeof places[0]);
+  std::uint8_t* to = frame + kept * sizeof places[0];
+  for (std::size_t i = 0; i < kept; ++i) store_as(to + kNumberBytes * i, values[places[i]]);
+  return 2 * kNumberBytes * kept;
+}
+
+std::size_t find_places(const float* values, std::size_t count, float least,
+                        std::vector<std::uint32_t>& places) {
+  if (places.size() < count) places.resize(count);
+  return run_loop<places_loop>(values, count, bits_of(least), places.data(), count);
+}
+
+std::uint32_t checked_place(const std::uint8_t* places, std::size_t i, std::size_t count) {
+  const auto place = load_as<std::uint32_t>(places + kNumberBytes * i);
+  if (place >= count)
+    throw Error(ErrorKind::data, "a sparse gradient names a place beyond its end");
+  return place;
+}
+
 std::size_t encode_largest(const float* values, std::size_t count, std::size_t kept,
                            std::uint8_t* frame) {
-  auto& places = place_memory(count);
+  // Grown as it is needed and kept: selection runs for every gradient of every step.
+  static thread_local std::vector<std::uint32_t> places;
+  if (places.size() < count) places.resize(count);
   const std::uint32_t guess = sampled_floor(values, count, kept);
   std::size_t candidates = run_loop<places_loop>(values, count, guess, places.data(), count);
   if (candidates < kept) {
@@ -140,25 +138,44 @@ std::size_t encode_largest(const float* values, std::size_t count, std::size_t k
   return store_sparse(values, places, taken, frame);
 }
 
-std::size_t encode_above(const float* values, std::size_t count, float least, std::uint8_t* frame) {
-  auto& places = place_memory(count);
-  const std::size_t kept =
-      run_loop<places_loop>(values, count, bits_of(least), places.data(), count);
-  store_as(frame, static_cast<std::uint32_t>(kept));
-  return kNumberBytes + store_sparse(values, places, kept, frame + kNumberBytes);
-}
-
 void add_sparse(const std::uint8_t* frame, std::size_t kept, std::size_t count, float scale,
                 float* sum) {
   const std::uint8_t* values = frame + kept * kNumberBytes;
   for (std::size_t i = 0; i < kept; ++i) {
-    const auto place = load_as<std::uint32_t>(frame + kNumberBytes * i);
-    if (place >= count)
-      throw Error(ErrorKind::data, "a sparse gradient names a place beyond its end");
-    sum[place] += scale * load_as<float>(values + kNumberBytes * i);
+    sum[checked_place(frame, i, count)] += scale * load_as<float>(values + kNumberBytes * i);
   }
 }
 
-std::size_t sparse_kept(const std::uint8_t* frame) { return load_as<std::uint32_t>(frame); }
+std::vector<std::uint32_t> largest_places(const float* values, std::size_t count,
+                                          std::size_t kept) {
+  static thread_local std::vector<std::uint8_t> frame;
+  frame.resize(2 * kNumberBytes * kept);
+  encode_largest(values, count, kept, frame.data());
+  std::vector<std::uint32_t> places(kept);
+  std::memcpy(places.data(), frame.data(), kept * kNumberBytes);
+  return places;
+}
+
+std::size_t store_signed_places(const float* values, const std::uint32_t* places, std::size_t kept,
+                                std::uint8_t* to) {
+  std::memcpy(to, places, kept * kNumberBytes);
+  std::uint8_t* signs = to + kept * kNumberBytes;
+  std::fill_n(signs, sign_bytes(kept), std::uint8_t{0});
+  for (std::size_t i = 0; i < kept; ++i)
+    if (std::signbit(values[places[i]]))
+      signs[i / 8] = static_cast<std::uint8_t>(signs[i / 8] | (1U << (i % 8)));
+  return kept * kNumberBytes + sign_bytes(kept);
+}
+
+void add_signed_places(const std::uint8_t* frame, std::size_t kept, std::size_t count, float scale,
+                       float* sum) {
+  const float size = scale * load_as<float>(frame);
+  const std::uint8_t* places = frame + kNumberBytes;
+  const std::uint8_t* signs = places + kept * kNumberBytes;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const bool negative = ((signs[i / 8] >> (i % 8)) & 1) != 0;
+    sum[checked_place(places, i, count)] += negative ? -size : size;
+  }
+}
 
 }  // namespace dynamiccl

@@ -4,7 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "train/codecs/gtopk.hpp"
 #include "train/codecs/message_codec.hpp"
+#include "train/codecs/powersgd.hpp"
+#include "train/codecs/sketch.hpp"
 #include "train/exchange/agreed_order.hpp"
 #include "train/step/worker_step.hpp"
 #include "workers/tags.hpp"
@@ -84,15 +87,13 @@ class CodedReducer final : public Reducer {
   void sum_reduced(std::size_t index) {
     const std::size_t bytes = encode_all(index);
     messages_.count(index, bytes);
-    const DataType type = reduced_type(plan_.codec.codec);
+    const DataType type = codec_.reduced_type();
     all_reduce(own_.bytes(bytes), bytes / element_bytes(type), type);
     messages_.timed(&CodingFigures::decode_us, [&] {
       const std::uint8_t* frame = own_.bytes(bytes);
       for (const auto& part : messages_.parts(index)) {
-        const std::size_t kept = kept_values(density_at(plan_.codec, codec_.step()), part.count);
-        decode_reduced(plan_.codec, part, shared_key(plan_.seed, codec_.step(), part), kept, frame,
-                       values_of(part));
-        frame += frame_bytes(plan_.codec, part, codec_.step(), frame);
+        codec_.decode(part, codec_.step(), frame, values_of(part));
+        frame += codec_.frame_bytes(part, codec_.step(), frame);
       }
     });
   }
@@ -105,9 +106,9 @@ class CodedReducer final : public Reducer {
     messages_.count(index, words_of(bytes) * kWord);
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : messages_.parts(index)) {
-        sum_frames(plan_.codec, part, codec_.step(), frames, values_of(part));
+        codec_.sum_frames(part, codec_.step(), frames, values_of(part));
         codec_.conclude(part, values_of(part));
-        for (auto& frame : frames) frame += frame_bytes(plan_.codec, part, codec_.step(), frame);
+        for (auto& frame : frames) frame += codec_.frame_bytes(part, codec_.step(), frame);
       }
     });
   }
@@ -223,9 +224,8 @@ class CodedReducer final : public Reducer {
              std::vector<std::vector<PlacedValue>>& dropped) {
     const auto& parts = messages_.parts(index);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const std::size_t kept = frame_kept(plan_.codec, parts[i], codec_.step(), merged);
-      merge_largest(merged, came, kept, dropped[i]);
-      const std::size_t bytes = frame_bytes(plan_.codec, parts[i], codec_.step(), merged);
+      merge_largest(merged, came, codec_.kept(parts[i], codec_.step()), dropped[i]);
+      const std::size_t bytes = codec_.frame_room(parts[i], codec_.step());
       merged += bytes;
       came += bytes;
     }
@@ -235,12 +235,13 @@ class CodedReducer final : public Reducer {
                    std::vector<std::vector<PlacedValue>>& dropped) {
     const bool forgets = planted_fault().forget_lost && comm_.rank() == comm_.size() - 1;
     const std::uint8_t* own = own_.bytes(0);
+    auto& codec = static_cast<GTopK&>(codec_);
     const auto& parts = messages_.parts(index);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const CodedPart& part = parts[i];
-      sum_frames(plan_.codec, part, codec_.step(), {merged}, values_of(part));
-      if (!forgets) codec_.conclude_merge(part, own, merged, dropped[i]);
-      const std::size_t bytes = frame_bytes(plan_.codec, part, codec_.step(), merged);
+      codec.sum_frames(part, codec.step(), {merged}, values_of(part));
+      if (!forgets) codec.conclude_merge(part, own, merged, dropped[i]);
+      const std::size_t bytes = codec.frame_room(part, codec.step());
       merged += bytes;
       own += bytes;
     }
@@ -249,18 +250,16 @@ class CodedReducer final : public Reducer {
   /// Two all-reduces: of sketches, whose sum shows which values are large, and of those values.
   void sum_sketched(std::size_t index) {
     const auto& parts = messages_.parts(index);
+    auto& codec = static_cast<Sketch&>(codec_);
     std::size_t limit = 0;
-    for (const auto& part : parts)
-      limit += codec_.is_sketched(part)
-                   ? kSketchRows * sketch_columns(plan_.codec, part.count, codec_.step())
-                   : 0;
+    for (const auto& part : parts) limit += codec.cells(part);
     float* cells = all_.floats(limit);
     std::vector<std::size_t> of_part;
     std::vector<float> largest;
     messages_.timed(&CodingFigures::encode_us, [&] {
       float* to = cells;
       for (const auto& part : parts) {
-        of_part.push_back(codec_.encode_sketch(part, values_of(part), to));
+        of_part.push_back(codec.encode_sketch(part, values_of(part), to));
         if (of_part.back() > 0) largest.push_back(largest_cell(to, of_part.back()));
         to += of_part.back();
       }
@@ -271,11 +270,11 @@ class CodedReducer final : public Reducer {
     std::size_t found = 0;
     messages_.timed(&CodingFigures::encode_us, [&] {
       std::size_t most = 0;
-      for (const auto& part : parts) most += found_of(part);
+      for (const auto& part : parts) most += codec.found(part);
       exact = own_.floats(most);
       const float* sums = cells;
       for (std::size_t i = 0; i < parts.size(); ++i) {
-        found += codec_.encode_found(parts[i], values_of(parts[i]), sums, exact + found);
+        found += codec.encode_found(parts[i], values_of(parts[i]), sums, exact + found);
         sums += of_part[i];
       }
     });
@@ -283,16 +282,10 @@ class CodedReducer final : public Reducer {
     messages_.count(index, (largest.size() + limit + found) * sizeof(float));
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : parts) {
-        codec_.decode_found(part, exact, values_of(part));
-        exact += found_of(part);
+        codec.decode_found(part, exact, values_of(part));
+        exact += codec.found(part);
       }
     });
-  }
-
-  /// Values of a part that go as they are.
-  [[nodiscard]] std::size_t found_of(const CodedPart& part) const {
-    if (!codec_.is_sketched(part)) return part.count;
-    return kept_values(density_at(plan_.codec, codec_.step()), part.count);
   }
 
   /// All workers' bounds, then cells in units of them.
@@ -321,26 +314,25 @@ class CodedReducer final : public Reducer {
   /// Two all-reduces, of left factors and of right ones.
   void sum_factors(std::size_t index) {
     const auto& parts = messages_.parts(index);
-    const auto rank = static_cast<std::size_t>(plan_.codec.rank);
+    auto& codec = static_cast<PowerSgd&>(codec_);
     std::size_t lefts = 0;
     std::size_t rights = 0;
     for (const auto& part : parts) {
-      const bool factored = codec_.is_factored(part);
-      lefts += factored ? rank * part.rows : part.count;
-      rights += factored ? rank * (part.count / part.rows) : 0;
+      lefts += codec.left_floats(part);
+      rights += codec.right_floats(part);
     }
     float* left = own_.floats(lefts);
     float* right = all_.floats(rights);
     std::size_t at = 0;
     messages_.timed(&CodingFigures::encode_us, [&] {
-      for (const auto& part : parts) at += codec_.encode_left(part, values_of(part), left + at);
+      for (const auto& part : parts) at += codec.encode_left(part, values_of(part), left + at);
     });
     all_reduce(left, lefts, DataType::float32);
     std::size_t left_at = at = 0;
     messages_.timed(&CodingFigures::encode_us, [&] {
       for (const auto& part : parts) {
-        at += codec_.encode_right(part, values_of(part), left + left_at, right + at);
-        left_at += codec_.is_factored(part) ? rank * part.rows : part.count;
+        at += codec.encode_right(part, values_of(part), left + left_at, right + at);
+        left_at += codec.left_floats(part);
       }
     });
     all_reduce(right, rights, DataType::float32);
@@ -350,10 +342,9 @@ class CodedReducer final : public Reducer {
     left_at = at = 0;
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : parts) {
-        const bool factored = codec_.is_factored(part);
-        codec_.decode_factors(part, left + left_at, right + at, values_of(part));
-        left_at += factored ? rank * part.rows : part.count;
-        at += factored ? rank * (part.count / part.rows) : 0;
+        codec.decode_factors(part, left + left_at, right + at, values_of(part));
+        left_at += codec.left_floats(part);
+        at += codec.right_floats(part);
       }
     });
   }
@@ -362,7 +353,7 @@ class CodedReducer final : public Reducer {
   MessageCodec messages_;
   const ExchangePlan& plan_;
   float* gradients_;
-  WorkerCodec& codec_;
+  GradientCodec& codec_;
   AgreedOrder order_;
   Words own_;  ///< this worker's frames, or left factors
   Words all_;  ///< all workers' frames, or right factors

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/codecs/codec_loops.hpp"
+#include "train/codecs/gtopk.hpp"
+#include "train/codecs/powersgd.hpp"
+#include "train/codecs/sketch.hpp"
 #include "train/synchronise/averaging.hpp"
 #include "workers/collectives/sum.hpp"
 
@@ -11,29 +13,28 @@ namespace dynamiccl {
 
 ReplayedSum::ReplayedSum(const ExchangePlan& plan, int workers)
     : plan_(plan), sums_(plan.elements()) {
-  for (int w = 0; w < workers; ++w) codecs_.emplace_back(plan, w, workers);
+  for (int w = 0; w < workers; ++w) codecs_.push_back(make_codec({plan, w, workers}));
   values_.assign(codecs_.size(), std::vector<float>(plan.elements()));
   frames_.resize(codecs_.size());
 }
 
 void ReplayedSum::pass(int worker, std::vector<float>& gradient) {
-  WorkerCodec& codec = codecs_[static_cast<std::size_t>(worker)];
-  codec.begin_step();
+  GradientCodec& own = codec(static_cast<std::size_t>(worker));
+  own.begin_step();
   std::vector<std::uint8_t>& frame = frames_.front();
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) {
     for (const auto& part : coded_parts(plan_, piece)) {
-      frame.resize(codec.frame_limit(part));
+      frame.resize(own.frame_room(part, own.step()));
       float* values = &gradient[part.offset];
-      codec.encode(part, values, frame.data());
+      own.encode(part, values, frame.data());
       std::fill_n(values, part.count, 0.0F);
-      add_part(plan_.codec, part, shared_key(plan_.seed, codec.step(), part),
-               frame_kept(plan_.codec, part, codec.step(), frame.data()), frame.data(), values);
+      own.add(part, own.step(), frame.data(), 1, values);
     }
   }
 }
 
 const std::vector<float>& ReplayedSum::sum() {
-  for (auto& codec : codecs_) codec.begin_step();
+  for (auto& codec : codecs_) codec->begin_step();
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) sum_piece(piece);
   note_slack();
   return sums_;
@@ -58,52 +59,51 @@ void ReplayedSum::sum_piece(std::size_t piece) {
   }
 }
 
+const std::uint8_t* ReplayedSum::encoded(std::size_t worker, const CodedPart& part) {
+  GradientCodec& own = codec(worker);
+  frames_[worker].resize(own.frame_room(part, own.step()));
+  own.encode(part, &values_[worker][part.offset], frames_[worker].data());
+  return frames_[worker].data();
+}
+
 void ReplayedSum::sum_gathered(const CodedPart& part) {
   std::vector<const std::uint8_t*> frames;
-  for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    frames_[w].resize(codecs_[w].frame_limit(part));
-    codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
-    frames.push_back(frames_[w].data());
-  }
+  for (std::size_t w = 0; w < codecs_.size(); ++w) frames.push_back(encoded(w, part));
   float* sum = &sums_[part.offset];
-  sum_frames(plan_.codec, part, codecs_.front().step(), frames, sum);
+  codec(0).sum_frames(part, codec(0).step(), frames, sum);
   const std::vector<float> said(sum, sum + part.count);
   for (auto& codec : codecs_) {
     std::copy_n(said.data(), part.count, sum);
-    codec.conclude(part, sum);
+    codec->conclude(part, sum);
   }
 }
 
 /// Each worker with what its children have merged by then.
 void ReplayedSum::sum_merged(const CodedPart& part) {
-  const std::uint64_t step = codecs_.front().step();
   std::vector<std::vector<PlacedValue>> dropped(codecs_.size());
   std::vector<std::vector<std::uint8_t>> merged(codecs_.size());
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    frames_[w].resize(codecs_[w].frame_limit(part));
-    codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
+    encoded(w, part);
     merged[w] = frames_[w];
   }
-  const std::size_t kept = frame_kept(plan_.codec, part, step, merged[0].data());
+  const std::uint64_t step = codec(0).step();
   for (std::size_t w = codecs_.size(); w-- > 0;)
     for (const int child : merge_children(static_cast<int>(w), workers()))
-      merge_largest(merged[w].data(), merged[static_cast<std::size_t>(child)].data(), kept,
-                    dropped[w]);
+      merge_largest(merged[w].data(), merged[static_cast<std::size_t>(child)].data(),
+                    codec(0).kept(part, step), dropped[w]);
   const std::uint8_t* all = merged[0].data();
-  sum_frames(plan_.codec, part, step, {all}, &sums_[part.offset]);
+  codec(0).sum_frames(part, step, {all}, &sums_[part.offset]);
   for (std::size_t w = 0; w < codecs_.size(); ++w)
-    codecs_[w].conclude_merge(part, frames_[w].data(), all, dropped[w]);
+    codec<GTopK>(w).conclude_merge(part, frames_[w].data(), all, dropped[w]);
 }
 
 void ReplayedSum::sum_sketched(const CodedPart& part) {
-  const std::uint64_t step = codecs_.front().step();
-  const std::size_t cells = kSketchRows * sketch_columns(plan_.codec, part.count, step);
+  const std::size_t cells = codec<Sketch>(0).cells(part);
   std::vector<std::vector<float>> sketches(codecs_.size(), std::vector<float>(cells));
   double bound = 0;
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    const std::size_t made =
-        codecs_[w].encode_sketch(part, &values_[w][part.offset], sketches[w].data());
-    bound += largest_cell(sketches[w].data(), made);
+    codec<Sketch>(w).encode_sketch(part, &values_[w][part.offset], sketches[w].data());
+    bound += largest_cell(sketches[w].data(), cells);
   }
   for (auto& sketch : sketches) fix_cells(sketch.data(), cells, bound);
   for (std::size_t w = 1; w < codecs_.size(); ++w)
@@ -112,76 +112,60 @@ void ReplayedSum::sum_sketched(const CodedPart& part) {
   std::vector<float> exact(part.count);
   std::vector<float> own(part.count);
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    const std::size_t found =
-        codecs_[w].encode_found(part, &values_[w][part.offset], sketches[0].data(), own.data());
+    const std::size_t found = codec<Sketch>(w).encode_found(part, &values_[w][part.offset],
+                                                            sketches[0].data(), own.data());
     for (std::size_t i = 0; i < found; ++i) exact[i] = w == 0 ? own[i] : exact[i] + own[i];
   }
-  codecs_.front().decode_found(part, exact.data(), &sums_[part.offset]);
+  codec<Sketch>(0).decode_found(part, exact.data(), &sums_[part.offset]);
 }
 
 /// A server's sum, of plain values.
 void ReplayedSum::sum_decoded(const CodedPart& part) {
-  const std::uint64_t step = codecs_.front().step();
   float* sum = &sums_[part.offset];
   std::fill_n(sum, part.count, 0.0F);
-  std::vector<std::uint8_t>& frame = frames_.front();
-  for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    frame.resize(codecs_[w].frame_limit(part));
-    codecs_[w].encode(part, &values_[w][part.offset], frame.data());
-    add_part(plan_.codec, part, shared_key(plan_.seed, step, part),
-             frame_kept(plan_.codec, part, step, frame.data()), frame.data(), sum);
-  }
-  if (plan_.codec.codec == Codec::signsgd) take_vote(sum, part.count, workers());
+  for (std::size_t w = 0; w < codecs_.size(); ++w)
+    codec(0).add(part, codec(0).step(), encoded(w, part), 1, sum);
+  codec(0).take_vote(sum, part.count, workers());
 }
 
 void ReplayedSum::sum_reduced(const CodedPart& part) {
-  const DataType type = reduced_type(plan_.codec.codec);
-  std::size_t bytes = 0;
+  const DataType type = codec(0).reduced_type();
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    frames_[w].resize(codecs_[w].frame_limit(part));
-    bytes = codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
+    encoded(w, part);
     if (w > 0)
       sum_elements(frames_[0].data(), frames_[0].data(), frames_[w].data(),
-                   bytes / element_bytes(type), type);
+                   frames_[w].size() / element_bytes(type), type);
   }
-  const std::uint64_t step = codecs_.front().step();
-  decode_reduced(plan_.codec, part, shared_key(plan_.seed, step, part),
-                 kept_values(density_at(plan_.codec, step), part.count), frames_[0].data(),
-                 &sums_[part.offset]);
+  codec(0).decode(part, codec(0).step(), frames_[0].data(), &sums_[part.offset]);
 }
 
 void ReplayedSum::sum_factored(const CodedPart& part) {
-  const auto rank = static_cast<std::size_t>(plan_.codec.rank);
-  const bool factored = codecs_.front().is_factored(part);
-  const std::size_t lefts = factored ? rank * part.rows : part.count;
-  const std::size_t rights = factored ? rank * (part.count / part.rows) : 0;
-  std::vector<float> left(lefts, 0.0F);
-  std::vector<float> right(rights, 0.0F);
-  std::vector<float> own(std::max(lefts, rights));
+  std::vector<float> left(codec<PowerSgd>(0).left_floats(part), 0.0F);
+  std::vector<float> right(codec<PowerSgd>(0).right_floats(part), 0.0F);
+  std::vector<float> own(std::max(left.size(), right.size()));
   const auto add = [&](std::vector<float>& sum, std::size_t w) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = w == 0 ? own[i] : sum[i] + own[i];
   };
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    codecs_[w].encode_left(part, &values_[w][part.offset], own.data());
+    codec<PowerSgd>(w).encode_left(part, &values_[w][part.offset], own.data());
     add(left, w);
   }
   const std::vector<float> sum = left;
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
     left = sum;
-    codecs_[w].encode_right(part, &values_[w][part.offset], left.data(), own.data());
+    codec<PowerSgd>(w).encode_right(part, &values_[w][part.offset], left.data(), own.data());
     add(right, w);
   }
   for (std::size_t w = 0; w < codecs_.size(); ++w)
-    codecs_[w].decode_factors(part, left.data(), right.data(), &values_[w][part.offset]);
+    codec<PowerSgd>(w).decode_factors(part, left.data(), right.data(), &values_[w][part.offset]);
   std::copy_n(&values_[0][part.offset], part.count, &sums_[part.offset]);
 }
 
 /// Each of N - 1 additions rounds to 16 bits what is at most the sum of all magnitudes.
 void ReplayedSum::note_slack() {
-  const Codec codec = plan_.codec.codec;
-  if ((codec != Codec::fp16 && codec != Codec::bf16) || codecs_.size() < 3) return;
+  const double rounding = codec(0).reduced_rounding();
+  if (rounding == 0 || codecs_.size() < 3) return;
   if (plan_.servers > 0) return;  // in rank order
-  const double rounding = codec == Codec::bf16 ? 1.0 / 256 : 1.0 / 2048;
   double largest = 0;
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     double magnitudes = 0;

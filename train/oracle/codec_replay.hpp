@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/codecs/worker_codec.hpp"
+#include "train/codecs/gradient_codec.hpp"
 #include "train/step/worker_step.hpp"
 
 namespace dynamiccl {
@@ -26,6 +26,13 @@ class ReplayedSum {
   [[nodiscard]] int workers() const { return static_cast<int>(codecs_.size()); }
 
  private:
+  /// A worker's codec, of a class that the plan's has.
+  template <class Codec = GradientCodec>
+  Codec& codec(std::size_t worker) {
+    return static_cast<Codec&>(*codecs_[worker]);
+  }
+  /// The worker's values, encoded.
+  const std::uint8_t* encoded(std::size_t worker, const CodedPart& part);
   void sum_piece(std::size_t piece);
   void sum_gathered(const CodedPart& part);
   void sum_decoded(const CodedPart& part);
@@ -36,9 +43,9 @@ class ReplayedSum {
   void note_slack();
 
   ExchangePlan plan_;
-  std::vector<WorkerCodec> codecs_;                ///< of each worker
-  std::vector<std::vector<float>> values_;         ///< of each worker
-  std::vector<std::vector<std::uint8_t>> frames_;  ///< of each worker, the part at hand
+  std::vector<std::unique_ptr<GradientCodec>> codecs_;  ///< of each worker
+  std::vector<std::vector<float>> values_;              ///< of each worker
+  std::vector<std::vector<std::uint8_t>> frames_;       ///< of each worker, the part at hand
   std::vector<float> sums_;
   double order_slack_ = 0;
 };

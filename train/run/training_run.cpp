@@ -45,14 +45,14 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 }
 
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
-/// it keeps back, or of DIANA knows of one's own gradients and of all workers'; where averages have
+/// it keeps back and knows besides; where averages have
 /// a momentum that and the weights that it goes from; a centre; the gradient that was sent last;
 /// the weights from which a way is encoded, and with neighbours two replicas and what one sent.
 /// Where values decide how many are sent, all may be, with their places and how many of each
 /// gradient there are.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
-         (codec.codec == Codec::dgc ? 1 : 0) + (codec.codec == Codec::diana ? 2 : 0) +
+         static_cast<std::size_t>(codec_row(codec.codec).memories) +
          (has_centre(spec.synchronisation) ? 1 : 0) +
          (spec.synchronisation == Synchronisation::lag ? 1 : 0) +
          (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +

@@ -42,7 +42,7 @@ std::string group_codec_contradiction(const TrainingSpec& spec) {
   if (!row.alike)
     return refusal(
         "members of a group expect messages of one size (partial); take topk, bf16 or qsgd");
-  if (row.momentum || row.codec == Codec::signsgd)
+  if (row.momentum || row.votes)
     return refusal(
         "what comes of a group's sum is a gradient, with its length and without momentum "
         "(illegal); take topk or ef-sign");

@@ -8,6 +8,11 @@
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
+namespace {
+
+constexpr std::size_t kNumber = 4;  ///< bytes of a float or an index
+
+}  // namespace
 
 CodecSettings resolve_codec(const CodecSpec& spec, double momentum) {
   const CodecRow& row = codec_row(spec.compression);
@@ -73,57 +78,29 @@ bool is_factored(int rank, std::size_t rows, std::size_t count) {
   return kLeastRatio * static_cast<std::size_t>(rank) * (rows + count / rows) < count;
 }
 
+std::uint64_t level_bytes(const CodecSettings& settings, std::size_t count, std::size_t /*rows*/,
+                          std::uint64_t /*step*/) {
+  return (count * static_cast<std::size_t>(value_bits(settings, count)) + 7) / 8 +
+         kNumber * ((count + kQsgdBucket - 1) / kQsgdBucket);
+}
+
+std::uint64_t sketch_bytes(const CodecSettings& settings, std::size_t count, std::size_t /*rows*/,
+                           std::uint64_t step) {
+  if (!is_sketched(settings, count, step)) return count * kNumber;
+  return kNumber * (1 + kSketchRows * sketch_columns(settings, count, step) +
+                    kept_values(density_at(settings, step), count));
+}
+
+std::uint64_t factor_bytes(const CodecSettings& settings, std::size_t count, std::size_t rows,
+                           std::uint64_t /*step*/) {
+  if (!is_factored(settings.rank, rows, count)) return count * kNumber;
+  return kNumber * static_cast<std::size_t>(settings.rank) * (rows + count / rows);
+}
+
 std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::size_t count,
                                          std::size_t rows, std::uint64_t step) {
-  const auto bits = [count](std::size_t each) { return (count * each + 7) / 8; };
-  constexpr std::size_t kNumber = 4;  // a float or an index
-  switch (settings.codec) {
-    case Codec::none:
-      return count * kNumber;
-    case Codec::fp16:
-    case Codec::bf16:
-      return count * 2;
-    case Codec::int8:
-    case Codec::natural:
-      return count + kNumber;
-    case Codec::onebit:
-      return bits(1) + 2 * kNumber;
-    case Codec::ef_sign:
-      return bits(1) + kNumber;
-    case Codec::signsgd:
-      return bits(1);
-    case Codec::terngrad:
-      return bits(2) + kNumber;
-    case Codec::qsgd:
-    case Codec::diana:
-      return bits(static_cast<std::size_t>(value_bits(settings, count))) +
-             kNumber * ((count + kQsgdBucket - 1) / kQsgdBucket);
-    case Codec::topk:
-    case Codec::dgc:
-    case Codec::gtopk:
-      return 2 * kNumber * kept_values(density_at(settings, step), count);
-    case Codec::randomk:
-      return kNumber * kept_values(density_at(settings, step), count);
-    case Codec::stc: {
-      const std::size_t kept = kept_values(density_at(settings, step), count);
-      return kNumber * (1 + kept) + (kept + 7) / 8;
-    }
-    case Codec::sbc:
-      return kNumber * (1 + kept_values(density_at(settings, step), count));
-    case Codec::threshold:
-    case Codec::three_lc:
-    case Codec::adacomp:
-    case Codec::qsgd_adaptive:
-      return std::nullopt;
-    case Codec::sketch:
-      if (!is_sketched(settings, count, step)) return count * kNumber;
-      return kNumber * (1 + kSketchRows * sketch_columns(settings, count, step) +
-                        kept_values(density_at(settings, step), count));
-    case Codec::powersgd:
-      if (!is_factored(settings.rank, rows, count)) return count * kNumber;
-      return kNumber * static_cast<std::size_t>(settings.rank) * (rows + count / rows);
-  }
-  return std::nullopt;
+  CodecBytes* const bytes = codec_row(settings.codec).bytes;
+  return bytes != nullptr ? std::optional(bytes(settings, count, rows, step)) : std::nullopt;
 }
 
 const CodecPair& codec_pair(CodecKind kind, SumPlace sums) {
@@ -153,29 +130,25 @@ std::string codecs_that(F&& is_so) {
 std::string misplaced_setting(const CodecSpec& spec) {
   static const CodecSpec usual;
   struct Setting {
-    const char* key;
+    std::string_view key;
     bool said;
-    bool (*read_by)(const CodecRow&);
   };
-  const auto dense = [](const CodecRow& row) { return row.by_density; };
-  const auto bits = [](const CodecRow& row) { return row.by_bits; };
-  const Setting settings[] = {{"density", spec.density != usual.density, dense},
-                              {"density_warmup", spec.density_warmup > 0, dense},
-                              {"bits", spec.bits != usual.bits, bits},
-                              {"layer_bits", spec.layer_bits != usual.layer_bits, bits},
-                              {"shift_rate", spec.shift_rate != usual.shift_rate,
-                               [](const CodecRow& row) { return row.codec == Codec::diana; }},
-                              {"rank", spec.rank != usual.rank,
-                               [](const CodecRow& row) { return row.codec == Codec::powersgd; }},
-                              {"threshold", spec.threshold != usual.threshold,
-                               [](const CodecRow& row) { return row.codec == Codec::threshold; }},
-                              {"clip_each", spec.clip != usual.clip,
-                               [](const CodecRow& row) { return row.codec == Codec::dgc; }}};
-  for (const Setting& setting : settings)
-    if (setting.said && !setting.read_by(codec_row(spec.compression)) &&
-        !setting.read_by(codec_row(spec.group_compression)))
-      return fmt::format("{}: belongs to compression = {}; leave it out", setting.key,
-                         codecs_that(setting.read_by));
+  const Setting settings[] = {{"density", spec.density != usual.density},
+                              {"density_warmup", spec.density_warmup > 0},
+                              {"bits", spec.bits != usual.bits},
+                              {"layer_bits", spec.layer_bits != usual.layer_bits},
+                              {"shift_rate", spec.shift_rate != usual.shift_rate},
+                              {"rank", spec.rank != usual.rank},
+                              {"threshold", spec.threshold != usual.threshold},
+                              {"clip_each", spec.clip != usual.clip}};
+  for (const auto& [key, said] : settings) {
+    const auto reads = [key = key](const CodecRow& row) {
+      return (row.by_density && key.starts_with("density")) ||
+             (row.by_bits && key.ends_with("bits")) || row.setting == key;
+    };
+    if (said && !reads(codec_row(spec.compression)) && !reads(codec_row(spec.group_compression)))
+      return fmt::format("{}: belongs to compression = {}; leave it out", key, codecs_that(reads));
+  }
   if (spec.compression == Codec::none && spec.error_feedback != FeedbackWish::usual)
     return spec.group_compression == Codec::none
                ? "error_feedback: nothing is lost without compression; leave it out"
@@ -214,7 +187,7 @@ std::string gossip_misfit(const CodecSpec& spec) {
     return refusal("illegal", "signs alone do not say how far weights went; take ef-sign");
   if (row.momentum)
     return refusal("illegal", "momentum is of gradients, and weights are sent; take topk");
-  if (row.codec == Codec::randomk)
+  if (row.kind == CodecKind::sparse && row.unbiased)
     return refusal("illegal",
                    "its values are made larger by what is left out, so that replicas overshoot; "
                    "take topk");
@@ -231,7 +204,7 @@ std::string synchronisation_misfit(const CodecRow& row, const TrainingMethodRow&
   };
   const CodecSynchronisation& with = codec_synchronisation(synchronisation);
   if (with.fit != PairFit::legal) return refusal(with.fit, with.reason);
-  if (row.codec == Codec::signsgd && synchronisation != Synchronisation::bsp)
+  if (row.votes && synchronisation != Synchronisation::bsp)
     return refusal(PairFit::illegal,
                    "a vote is all workers' on one step's gradients; take ef-sign");
   if (row.momentum && synchronisation == Synchronisation::local)

@@ -87,164 +87,199 @@ struct NameTable<LayerBits> {
                                       Named{LayerBits::size, "size"}};
 };
 
+/// A codec and what it needs to know, the same on every rank.
+struct CodecSettings {
+  Codec codec = Codec::none;
+  bool feedback = false;
+  double density = 0.01;   ///< share of the values that are kept
+  int density_warmup = 0;  ///< steps in which it comes down from kWarmDensity
+  int bits = 4;            ///< of a value, QSGD and DIANA
+  LayerBits layer_bits = LayerBits::even;
+  double shift_rate = 0;  ///< DIANA, as CodecSpec's
+  int rank = 2;           ///< columns of a factor, PowerSGD
+  double threshold = 0;   ///< least magnitude that is sent
+  double clip = 0;        ///< most of a gradient's norm, of all workers together; 0 = no limit
+  double momentum = 0;    ///< of a codec that takes it upon itself
+};
+
+/// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
+double density_at(const CodecSettings& settings, std::uint64_t step);
+/// Of `count` values, at least one.
+std::size_t kept_values(double density, std::size_t count);
+
+/// Bytes of one gradient's frame in a step: of `count` values, a matrix of so many rows (1 where it
+/// is none).
+using CodecBytes = std::uint64_t(const CodecSettings& settings, std::size_t count, std::size_t rows,
+                                 std::uint64_t step);
+/// So many bits for each value, and numbers of 4 bytes besides them.
+template <std::size_t kBits, std::size_t kNumbers>
+std::uint64_t fixed_bytes(const CodecSettings& /*settings*/, std::size_t count,
+                          std::size_t /*rows*/, std::uint64_t /*step*/) {
+  return (count * kBits + 7) / 8 + 4 * kNumbers;
+}
+/// So many bits for each value that the density keeps, and numbers of 4 bytes besides them.
+template <std::size_t kBits, std::size_t kNumbers>
+std::uint64_t kept_bytes(const CodecSettings& settings, std::size_t count, std::size_t rows,
+                         std::uint64_t step) {
+  return fixed_bytes<kBits, kNumbers>(settings, kept_values(density_at(settings, step), count),
+                                      rows, step);
+}
+CodecBytes level_bytes, sketch_bytes, factor_bytes;
+
 /// All that is particular to a codec but its loops (train/codecs).
 struct CodecRow {
   Codec codec;
   std::string_view name;
-  std::string_view words;  ///< as the surveys call it
   CodecKind kind = CodecKind::quantised;
   CodecSum sum = CodecSum::gathered;
   FeedbackUse feedback = FeedbackUse::possible;
-  bool draws = false;       ///< random numbers, from the run's seed
-  bool unbiased = false;    ///< the expected value is the gradient, without error feedback
-  bool momentum = false;    ///< takes the optimizer's momentum upon itself
-  bool by_density = false;  ///< `density` says how many values it keeps
-  bool alike = true;        ///< a frame is as long on every worker, whatever its values
-  bool on_gpus = true;      ///< kernels encode and decode it too
-  bool by_bits = false;     ///< `bits` and `layer_bits` say how long a value is
+  bool unbiased = false;          ///< the expected value is the gradient, without error feedback
+  bool momentum = false;          ///< takes the optimizer's momentum upon itself
+  bool votes = false;             ///< what comes of all workers' frames has no length of its own
+  bool by_density = false;        ///< `density` says how many values it keeps
+  bool alike = true;              ///< a frame is as long on every worker, whatever its values
+  bool on_gpus = true;            ///< kernels encode and decode it too
+  bool by_bits = false;           ///< `bits` and `layer_bits` say how long a value is
+  std::string_view setting = "";  ///< one that no other codec reads
+  CodecBytes* bytes = nullptr;    ///< nullptr: its values say how many
+  int memories = 0;               ///< buffers of all gradients that it keeps besides a residual
   /// Why it works in sums of all workers in each step alone; empty where it works elsewhere too.
   std::string_view of_all = "";
 };
 
-// A new codec is a name above, a row here, its bytes in codec_bytes() and its loops.
+// A new codec is a name above, a row here, its class in train/codecs and a row of codec_table.cpp.
 inline constexpr std::array kCodecs{
-    CodecRow{.codec = Codec::none, .name = "none", .words = "none", .kind = CodecKind::dense},
+    CodecRow{.codec = Codec::none,
+             .name = "none",
+             .kind = CodecKind::dense,
+             .bytes = fixed_bytes<32, 0>},
     CodecRow{.codec = Codec::fp16,
              .name = "fp16",
-             .words = "16-bit floats",
              .kind = CodecKind::dense,
-             .sum = CodecSum::reduced},
+             .sum = CodecSum::reduced,
+             .bytes = fixed_bytes<16, 0>},
     CodecRow{.codec = Codec::bf16,
              .name = "bf16",
-             .words = "16-bit floats",
              .kind = CodecKind::dense,
-             .sum = CodecSum::reduced},
-    CodecRow{.codec = Codec::int8, .name = "int8", .words = "8-bit quantisation"},
+             .sum = CodecSum::reduced,
+             .bytes = fixed_bytes<16, 0>},
+    CodecRow{.codec = Codec::int8, .name = "int8", .bytes = fixed_bytes<8, 1>},
     CodecRow{.codec = Codec::onebit,
              .name = "onebit",
-             .words = "1-bit SGD",
-             .feedback = FeedbackUse::usual},
+             .feedback = FeedbackUse::usual,
+             .bytes = fixed_bytes<1, 2>},
     CodecRow{.codec = Codec::ef_sign,
              .name = "ef-sign",
-             .words = "EF-SignSGD",
-             .feedback = FeedbackUse::usual},
+             .feedback = FeedbackUse::usual,
+             .bytes = fixed_bytes<1, 1>},
     CodecRow{.codec = Codec::signsgd,
              .name = "signsgd",
-             .words = "SignSGD with majority vote",
-             .feedback = FeedbackUse::never},
-    CodecRow{.codec = Codec::terngrad,
-             .name = "terngrad",
-             .words = "TernGrad",
-             .draws = true,
-             .unbiased = true},
+             .feedback = FeedbackUse::never,
+             .votes = true,
+             .bytes = fixed_bytes<1, 0>},
+    CodecRow{
+        .codec = Codec::terngrad, .name = "terngrad", .unbiased = true, .bytes = fixed_bytes<2, 1>},
     CodecRow{.codec = Codec::qsgd,
              .name = "qsgd",
-             .words = "QSGD",
-             .draws = true,
              .unbiased = true,
-             .by_bits = true},
-    CodecRow{.codec = Codec::natural,
-             .name = "natural",
-             .words = "natural compression",
-             .draws = true,
-             .unbiased = true},
+             .by_bits = true,
+             .bytes = level_bytes},
+    CodecRow{
+        .codec = Codec::natural, .name = "natural", .unbiased = true, .bytes = fixed_bytes<8, 1>},
     CodecRow{.codec = Codec::topk,
              .name = "topk",
-             .words = "top-k",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::usual,
-             .by_density = true},
+             .by_density = true,
+             .bytes = kept_bytes<64, 0>},
     CodecRow{.codec = Codec::randomk,
              .name = "randomk",
-             .words = "random-k",
              .kind = CodecKind::sparse,
              .sum = CodecSum::reduced,
              .feedback = FeedbackUse::usual,
-             .draws = true,
              .unbiased = true,
-             .by_density = true},
+             .by_density = true,
+             .bytes = kept_bytes<32, 0>},
     CodecRow{.codec = Codec::threshold,
              .name = "threshold",
-             .words = "fixed-threshold sparsification",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::usual,
              .alike = false,
-             .on_gpus = false},
+             .on_gpus = false,
+             .setting = "threshold"},
     CodecRow{.codec = Codec::dgc,
              .name = "dgc",
-             .words = "DGC",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::always,
              .momentum = true,
-             .by_density = true},
+             .by_density = true,
+             .setting = "clip_each",
+             .bytes = kept_bytes<64, 0>,
+             .memories = 1},
     CodecRow{.codec = Codec::powersgd,
              .name = "powersgd",
-             .words = "PowerSGD",
              .kind = CodecKind::low_rank,
              .sum = CodecSum::reduced,
              .feedback = FeedbackUse::usual,
-             .draws = true},
+             .setting = "rank",
+             .bytes = factor_bytes},
     CodecRow{.codec = Codec::stc,
              .name = "stc",
-             .words = "sparse ternary compression (STC)",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::usual,
              .by_density = true,
-             .on_gpus = false},
+             .on_gpus = false,
+             .bytes = kept_bytes<33, 1>},
     CodecRow{.codec = Codec::sbc,
              .name = "sbc",
-             .words = "sparse binary compression (SBC)",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::usual,
              .by_density = true,
-             .on_gpus = false},
+             .on_gpus = false,
+             .bytes = kept_bytes<32, 1>},
     CodecRow{.codec = Codec::three_lc,
              .name = "3lc",
-             .words = "3LC",
              .feedback = FeedbackUse::usual,
              .alike = false,
              .on_gpus = false},
     CodecRow{.codec = Codec::adacomp,
              .name = "adacomp",
-             .words = "AdaComp",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::always,
              .alike = false,
              .on_gpus = false},
     CodecRow{.codec = Codec::gtopk,
              .name = "gtopk",
-             .words = "global top-k (gTop-k)",
              .kind = CodecKind::sparse,
              .sum = CodecSum::merged,
              .feedback = FeedbackUse::always,
              .by_density = true,
              .on_gpus = false,
+             .bytes = kept_bytes<64, 0>,
              .of_all = "what loses against other workers' values goes back to who sent it, which "
                        "workers that merge with each other know; take topk"},
     CodecRow{.codec = Codec::diana,
              .name = "diana",
-             .words = "DIANA",
              .feedback = FeedbackUse::never,
-             .draws = true,
              .unbiased = true,
              .on_gpus = false,
              .by_bits = true,
+             .setting = "shift_rate",
+             .bytes = level_bytes,
+             .memories = 2,
              .of_all =
                  "workers keep the sum of what all have learnt of their gradients, from every "
                  "worker's message of every step; take qsgd"},
     CodecRow{.codec = Codec::sketch,
              .name = "sketch",
-             .words = "count sketch (Sketched-SGD)",
              .kind = CodecKind::sketched,
              .sum = CodecSum::reduced,
              .feedback = FeedbackUse::usual,
-             .draws = true,
              .by_density = true,
-             .on_gpus = false},
+             .on_gpus = false,
+             .bytes = sketch_bytes},
     CodecRow{.codec = Codec::qsgd_adaptive,
              .name = "qsgd-adaptive",
-             .words = "QSGD with bits by significance",
-             .draws = true,
              .unbiased = true,
              .alike = false,
              .on_gpus = false}};
@@ -282,20 +317,6 @@ struct CodecSpec {
   Codec group_compression = Codec::none;
 };
 
-/// A codec and what it needs to know, the same on every rank.
-struct CodecSettings {
-  Codec codec = Codec::none;
-  bool feedback = false;
-  double density = 0.01;   ///< share of the values that are kept
-  int density_warmup = 0;  ///< steps in which it comes down from kWarmDensity
-  int bits = 4;            ///< of a value, QSGD and DIANA
-  LayerBits layer_bits = LayerBits::even;
-  double shift_rate = 0;  ///< DIANA, as CodecSpec's
-  int rank = 2;           ///< columns of a factor, PowerSGD
-  double threshold = 0;   ///< least magnitude that is sent
-  double clip = 0;        ///< most of a gradient's norm, of all workers together; 0 = no limit
-  double momentum = 0;    ///< of a codec that takes it upon itself
-};
 /// @param momentum of SGD, which the codec may take upon itself
 CodecSettings resolve_codec(const CodecSpec& spec, double momentum);
 
@@ -315,10 +336,6 @@ inline constexpr std::size_t kSketchColumns = 4;
 
 /// Whether the host's loops encode a GPU's gradients, by way of host memory: no kernels do.
 bool is_encoded_by_host(const CodecSettings& settings);
-/// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
-double density_at(const CodecSettings& settings, std::uint64_t step);
-/// Of `count` values, at least one.
-std::size_t kept_values(double density, std::size_t count);
 /// Bits of a value in a gradient of so many.
 int value_bits(const CodecSettings& settings, std::size_t count);
 /// DIANA: the part of a decoded difference by which what is known of a gradient of so many values
@@ -331,9 +348,8 @@ bool is_sketched(const CodecSettings& settings, std::size_t count, std::uint64_t
 /// Whether two factors of so many columns are less than half of the matrix.
 bool is_factored(int rank, std::size_t rows, std::size_t count);
 
-/// Bytes of one gradient of `count` values, a matrix of so many rows (1 where it is none), in one
-/// message of that step: what a worker gives to the library. nullopt: depends on the values.
-/// A message of gathered codecs is filled up to a multiple of 4.
+/// Bytes of one gradient in a message: what a worker gives to the library. nullopt: depends on the
+/// values. A message of gathered codecs is filled up to a multiple of 4.
 std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::size_t count,
                                          std::size_t rows, std::uint64_t step);
 

@@ -63,7 +63,6 @@ enum class PublishedStanding {
 struct TrainingMethodRow {
   TrainingMethod method;
   std::string_view name;
-  std::string_view schedule;  ///< as the surveys call it, "none" where there is no technique
   SumPlace sums = SumPlace::all_reduce;
   SendOrder order = SendOrder::as_ready;
   MessageGrouping grouping = MessageGrouping::alone;
@@ -80,42 +79,35 @@ struct TrainingMethodRow {
 inline constexpr std::array kTrainingMethods{
     TrainingMethodRow{.method = TrainingMethod::bsp_ps,
                       .name = "bsp-ps",
-                      .schedule = "none",
                       .sums = SumPlace::server,
                       .order = SendOrder::after_backward,
                       .grouping = MessageGrouping::together},
     TrainingMethodRow{.method = TrainingMethod::wfbp_ps,
                       .name = "wfbp-ps",
-                      .schedule = "WFBP",
                       .sums = SumPlace::server,
                       .published = PublishedStanding::better},
     TrainingMethodRow{.method = TrainingMethod::bytescheduler_ps,
                       .name = "bytescheduler-ps",
-                      .schedule = "ByteScheduler",
                       .sums = SumPlace::server,
                       .order = SendOrder::by_urgency,
                       .barrier = StepBarrier::own_gradients,
                       .published = PublishedStanding::best_above_intensity},
     TrainingMethodRow{.method = TrainingMethod::bsp_a2a,
                       .name = "bsp-a2a",
-                      .schedule = "none",
                       .grouping = MessageGrouping::together,
                       .packs = true},
     TrainingMethodRow{.method = TrainingMethod::wfbp_a2a,
                       .name = "wfbp-a2a",
-                      .schedule = "WFBP",
                       .packs = true,
                       .published = PublishedStanding::better},
     TrainingMethodRow{.method = TrainingMethod::mg_wfbp,
                       .name = "mg-wfbp",
-                      .schedule = "MG-WFBP",
                       .grouping = MessageGrouping::merged,
                       .packs = true,
                       .choice = MethodChoice::merge,
                       .published = PublishedStanding::best_below_intensity},
     TrainingMethodRow{.method = TrainingMethod::bytescheduler_a2a,
                       .name = "bytescheduler-a2a",
-                      .schedule = "ByteScheduler",
                       .order = SendOrder::by_urgency,
                       .grouping = MessageGrouping::parts,
                       .barrier = StepBarrier::own_gradients,
@@ -124,7 +116,6 @@ inline constexpr std::array kTrainingMethods{
                       .published = PublishedStanding::worse},
     TrainingMethodRow{.method = TrainingMethod::dear,
                       .name = "dear",
-                      .schedule = "DeAR",
                       .grouping = MessageGrouping::buckets,
                       .barrier = StepBarrier::own_gradients,
                       .split = true,
@@ -133,13 +124,11 @@ inline constexpr std::array kTrainingMethods{
                       .published = PublishedStanding::better},
     TrainingMethodRow{.method = TrainingMethod::d_psgd,
                       .name = "d-psgd",
-                      .schedule = "none",
                       .sums = SumPlace::neighbours,
                       .order = SendOrder::after_backward,
                       .grouping = MessageGrouping::together},
     TrainingMethodRow{.method = TrainingMethod::ddp,
                       .name = "ddp",
-                      .schedule = "DDP buckets",
                       .grouping = MessageGrouping::filled,
                       .engine = Backend::gloo}};
 

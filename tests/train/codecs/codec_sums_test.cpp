@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
-#include "train/codecs/codec_loops.hpp"
+#include "train/codecs/gtopk.hpp"
+#include "train/codecs/sketch.hpp"
 #include "train/oracle/codec_replay.hpp"
 
 using namespace dynamiccl;
@@ -249,26 +250,26 @@ TEST_CASE("bits by size and by significance", "[d-63][d-88]") {
   plan = sum_plan(Codec::qsgd_adaptive, 512);
   plan.counts = {512, 512, 512};
   plan.pieces = cut(plan.counts, all_together(3), 1536);
-  WorkerCodec worker(plan, 0, 1);
+  const auto worker = make_codec({plan, 0, 1});
   const auto parts = coded_parts(plan, 0);
-  std::vector<std::uint8_t> frame(worker.frame_limit(parts[0]));
+  std::vector<std::uint8_t> frame(worker->frame_room(parts[0], 0));
   const auto bytes_of = [&](std::size_t part, float size) {
     Values values(512, size);
-    return worker.encode(parts[part], values.data(), frame.data());
+    return worker->encode(parts[part], values.data(), frame.data());
   };
   constexpr std::size_t kHeads = 8;  // bits and a norm
-  worker.begin_step();
+  worker->begin_step();
   // Nothing is known of what is usual.
   CHECK(bytes_of(0, 1) == 512 + kHeads);
   CHECK(bytes_of(1, 0.3F) == 512 + kHeads);
   CHECK(bytes_of(2, 0.01F) == 512 + kHeads);
-  worker.begin_step();
+  worker->begin_step();
   // Usual is 0.6.
   CHECK(bytes_of(0, 1) == 512 + kHeads);
   CHECK(bytes_of(1, 0.3F) == 256 + kHeads);
   CHECK(bytes_of(2, 0.01F) == 128 + kHeads);
   frame[0] = 3;
   Values sum(512, 0.0F);
-  CHECK_THROWS_WITH(sum_frames(plan.codec, parts[0], 1, {frame.data()}, sum.data()),
+  CHECK_THROWS_WITH(worker->sum_frames(parts[0], 1, {frame.data()}, sum.data()),
                     ContainsSubstring("neither 2, 4 nor 8 bits"));
 }

@@ -14,8 +14,8 @@
 
 #include "core/vocabulary/error.hpp"
 #include "tests/train/same_bits.hpp"
-#include "train/codecs/codec_loops.hpp"
-#include "train/codecs/worker_codec.hpp"
+#include "train/codecs/powersgd.hpp"
+#include "train/codecs/sparse_loops.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -54,14 +54,14 @@ constexpr std::uint8_t kMark = 0xA5;
 
 /// One worker's gradient of a plan with one, encoded and decoded.
 struct Coded {
-  Coded(WorkerCodec& codec, const CodedPart& part, std::vector<float> gradient)
+  Coded(GradientCodec& codec, const CodedPart& part, std::vector<float> gradient)
       : values(std::move(gradient)),
-        memory(codec.frame_limit(part) + 2 * kGuard, kMark),
+        memory(codec.frame_room(part, codec.step()) + 2 * kGuard, kMark),
         decoded(values.size(), 0.0F) {
     codec.begin_step();
     bytes = codec.encode(part, values.data(), frame());
     if (codec_row(codec.settings().codec).sum != CodecSum::reduced)
-      sum_frames(codec.settings(), part, codec.step(), {frame()}, decoded.data());
+      codec.sum_frames(part, codec.step(), {frame()}, decoded.data());
   }
   std::uint8_t* frame() { return memory.data() + kGuard; }
   [[nodiscard]] bool kept_within(std::size_t limit) const {
@@ -93,11 +93,11 @@ TEST_CASE("frames have the formula's bytes and nothing is written beyond them",
   for (const std::size_t count : {1, 7, 8, 9, 31, 511, 512, 513, 1025, 4097, 10'000}) {
     INFO(name_of(codec) << " of " << count);
     const ExchangePlan plan = plan_of(codec, {count});
-    WorkerCodec worker(plan, 0, 2);
+    const auto worker = make_codec({plan, 0, 2});
     const CodedPart part = coded_parts(plan, 0)[0];
-    Coded coded(worker, part, gradient_like(count));
-    CHECK(coded.kept_within(worker.frame_limit(part)));
-    CHECK(frame_bytes(plan.codec, part, 0, coded.frame()) == coded.bytes);
+    Coded coded(*worker, part, gradient_like(count));
+    CHECK(coded.kept_within(worker->frame_room(part, worker->step())));
+    CHECK(worker->frame_bytes(part, 0, coded.frame()) == coded.bytes);
     if (const auto bytes = codec_bytes(plan.codec, count, 1, 0)) CHECK(coded.bytes == *bytes);
   }
 }
@@ -109,22 +109,22 @@ TEST_CASE("what is no number is written in place, and told where it would stay f
   for (const std::size_t count : {1, 9, 513, 4097}) {
     INFO(name_of(codec) << " of " << count << " with " << odd);
     const ExchangePlan plan = plan_of(codec, {count});
-    WorkerCodec worker(plan, 0, 2);
+    const auto worker = make_codec({plan, 0, 2});
     const CodedPart part = coded_parts(plan, 0)[0];
     auto gradient = gradient_like(count);
-    Coded well(worker, part, gradient);
-    CHECK(worker.boundless() == 0);
+    Coded well(*worker, part, gradient);
+    CHECK(worker->boundless() == 0);
     gradient[count / 2] = odd;
-    Coded coded(worker, part, gradient);
-    CHECK(coded.kept_within(worker.frame_limit(part)));
-    CHECK(frame_bytes(plan.codec, part, worker.step(), coded.frame()) == coded.bytes);
+    Coded coded(*worker, part, gradient);
+    CHECK(coded.kept_within(worker->frame_room(part, worker->step())));
+    CHECK(worker->frame_bytes(part, worker->step(), coded.frame()) == coded.bytes);
     const bool seen = std::any_of(coded.decoded.begin(), coded.decoded.end(),
                                   [](float value) { return !std::isfinite(value); });
     // Sent as it is, or kept: then it is told. Levels and signs without a memory are over with it.
     const bool remembers = plan.codec.feedback || codec == Codec::dgc || codec == Codec::diana;
     const bool shown = seen || codec_row(codec).sum == CodecSum::reduced;
-    if (remembers && !shown) CHECK(worker.boundless() > 0);
-    if (!remembers) CHECK(worker.boundless() == 0);
+    if (remembers && !shown) CHECK(worker->boundless() > 0);
+    if (!remembers) CHECK(worker->boundless() == 0);
   }
 }
 
@@ -137,14 +137,14 @@ TEST_CASE("what was sent and what was kept make up the gradients", "[d-91]") {
   constexpr std::size_t kCount = 3000;
   ExchangePlan plan = plan_of(codec, {kCount});
   plan.codec.feedback = true;
-  WorkerCodec worker(plan, 0, 1);
+  const auto worker = make_codec({plan, 0, 1});
   const CodedPart part = coded_parts(plan, 0)[0];
   std::vector<double> sent(kCount, 0);
   std::vector<double> wanted(kCount, 0);
   double kept = 0;
   for (unsigned step = 0; step < 50; ++step) {
     const auto gradient = gradient_like(kCount, step);
-    Coded coded(worker, part, gradient);
+    Coded coded(*worker, part, gradient);
     kept = 0;
     for (std::size_t i = 0; i < kCount; ++i) {
       wanted[i] += gradient[i];
@@ -155,8 +155,8 @@ TEST_CASE("what was sent and what was kept make up the gradients", "[d-91]") {
     }
   }
   CHECK(kept > 0);
-  worker.restart();
-  Coded first(worker, part, gradient_like(kCount, 0));
+  worker->restart();
+  Coded first(*worker, part, gradient_like(kCount, 0));
   CHECK(same_bits(first.values, gradient_like(kCount, 0)));
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("random codecs have the gradient as expected value", "[d-59][d-61][d-6
   ExchangePlan plan = plan_of(codec, {kCount});
   plan.codec.feedback = false;
   plan.codec.density = 0.1;
-  WorkerCodec worker(plan, 0, 1);
+  const auto worker = make_codec({plan, 0, 1});
   const CodedPart part = coded_parts(plan, 0)[0];
   auto gradient = gradient_like(kCount);
   // TernGrad cuts at 2.5 deviations: none is beyond.
@@ -177,10 +177,9 @@ TEST_CASE("random codecs have the gradient as expected value", "[d-59][d-61][d-6
   std::vector<double> mean(kCount, 0);
   std::vector<double> squares(kCount, 0);
   for (int draw = 0; draw < kDraws; ++draw) {
-    Coded coded(worker, part, gradient);
+    Coded coded(*worker, part, gradient);
     if (codec == Codec::randomk)
-      decode_reduced(plan.codec, part, shared_key(plan.seed, worker.step(), part),
-                     kept_values(0.1, kCount), coded.frame(), coded.decoded.data());
+      worker->decode(part, worker->step(), coded.frame(), coded.decoded.data());
     for (std::size_t i = 0; i < kCount; ++i) {
       const double off = coded.decoded[i] - gradient[i];
       mean[i] += off / kDraws;
@@ -203,15 +202,15 @@ TEST_CASE("random codecs have the gradient as expected value", "[d-59][d-61][d-6
 
 TEST_CASE("1-bit SGD sends the means of both sides", "[d-58]") {
   const std::vector<float> values{1, -2, 3, -4, 5, 0, -6, 7, 2};
-  std::vector<std::uint8_t> frame(10);
-  REQUIRE(encode_onebit(values.data(), values.size(), frame.data()) == 10);
-  std::vector<float> decoded(values.size(), 0.0F);
-  add_onebit(frame.data(), values.size(), 1, decoded.data());
+  const auto coded = [&](Codec codec) {
+    const ExchangePlan plan = plan_of(codec, {values.size()});
+    const auto worker = make_codec({plan, 0, 1});
+    return Coded(*worker, coded_parts(plan, 0)[0], values);
+  };
+  CHECK(coded(Codec::onebit).bytes == 10);
+  const auto decoded = coded(Codec::onebit).decoded;
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(decoded[i] == (values[i] < 0 ? -4 : 3));
-  std::vector<float> scaled(values.size(), 0.0F);
-  std::vector<std::uint8_t> signs(6);
-  encode_scaled_signs(values.data(), values.size(), signs.data());
-  add_scaled_signs(signs.data(), values.size(), 1, scaled.data());
+  const auto scaled = coded(Codec::ef_sign).decoded;
   for (std::size_t i = 0; i < values.size(); ++i)
     CHECK(scaled[i] == (values[i] < 0 ? -1 : 1) * 30.0F / 9);
 }
@@ -226,13 +225,13 @@ TEST_CASE("the majority of signs decides, as many for as against do nothing", "[
   std::vector<std::vector<std::uint8_t>> frames(4, std::vector<std::uint8_t>(2));
   std::vector<const std::uint8_t*> all;
   for (std::size_t w = 0; w < 4; ++w) {
-    WorkerCodec worker(plan, static_cast<int>(w), 4);
-    worker.begin_step();
-    worker.encode(part, gradients[w].data(), frames[w].data());
+    const auto worker = make_codec({plan, static_cast<int>(w), 4});
+    worker->begin_step();
+    worker->encode(part, gradients[w].data(), frames[w].data());
     all.push_back(frames[w].data());
   }
   std::vector<float> sum(10);
-  sum_frames(plan.codec, part, 0, all, sum.data());
+  make_codec({plan, kReader, 4})->sum_frames(part, 0, all, sum.data());
   for (std::size_t i = 0; i < 10; ++i)
     CHECK(sum[i] == (i % 5 < 2 ? 4.0F : i % 5 == 2 ? 0.0F : -4.0F));
 }
@@ -261,17 +260,19 @@ TEST_CASE("top-k takes the largest magnitudes, of equals the first", "[d-69]") {
 
 TEST_CASE("a threshold takes all from it on, and a wrong place is refused", "[d-70]") {
   const auto values = gradient_like(1000);
-  std::vector<std::uint8_t> frame(4 + 8000);
-  const std::size_t bytes = encode_above(values.data(), values.size(), 0.01F, frame.data());
-  std::vector<float> decoded(values.size(), 0.0F);
-  const std::size_t kept = sparse_kept(frame.data());
-  CHECK(bytes == 4 + 8 * kept);
-  add_sparse(frame.data() + 4, kept, values.size(), 1, decoded.data());
+  ExchangePlan plan = plan_of(Codec::threshold, {values.size()});
+  plan.codec.threshold = 0.01;
+  const auto worker = make_codec({plan, 0, 1});
+  const CodedPart part = coded_parts(plan, 0)[0];
+  Coded coded(*worker, part, values);
+  std::uint32_t kept = 0;
+  std::memcpy(&kept, coded.frame(), sizeof kept);
+  CHECK(coded.bytes == 4 + 8 * kept);
   for (std::size_t i = 0; i < values.size(); ++i)
-    CHECK(decoded[i] == (std::abs(values[i]) >= 0.01F ? values[i] : 0.0F));
+    CHECK(coded.decoded[i] == (std::abs(values[i]) >= 0.01F ? values[i] : 0.0F));
   const std::uint32_t beyond = 1000;
-  std::memcpy(frame.data() + 4, &beyond, sizeof beyond);
-  CHECK_THROWS_WITH(add_sparse(frame.data() + 4, kept, values.size(), 1, decoded.data()),
+  std::memcpy(coded.frame() + 4, &beyond, sizeof beyond);
+  CHECK_THROWS_WITH(worker->add(part, 0, coded.frame(), 1, coded.decoded.data()),
                     ContainsSubstring("beyond its end"));
 }
 
@@ -280,9 +281,9 @@ TEST_CASE("STC sends signs of the largest and their mean, SBC one side alone", "
   const auto decoded = [&](Codec codec) {
     ExchangePlan plan = plan_of(codec, {values.size()});
     plan.codec.density = 3.0 / 8;
-    WorkerCodec worker(plan, 0, 1);
+    const auto worker = make_codec({plan, 0, 1});
     const CodedPart part = coded_parts(plan, 0)[0];
-    return Coded(worker, part, values).decoded;
+    return Coded(*worker, part, values).decoded;
   };
   CHECK(decoded(Codec::stc) == std::vector<float>{0, -3, 0, 3, -3, 0, 0, 0});
   // 4 + 2 + 1 of the negative ones, 3 + 1 + 0.5 of the positive.
@@ -296,9 +297,9 @@ TEST_CASE("3LC packs five levels and runs of zeros into bytes", "[d-84]") {
   values[3] = -0.6F;
   values[199] = -1;
   const ExchangePlan plan = plan_of(Codec::three_lc, {values.size()});
-  WorkerCodec worker(plan, 0, 1);
+  const auto worker = make_codec({plan, 0, 1});
   const CodedPart part = coded_parts(plan, 0)[0];
-  const Coded coded(worker, part, values);
+  const Coded coded(*worker, part, values);
   // Both ends, and 38 bytes of zeros between them as runs of 14, 14 and 10.
   CHECK(coded.bytes == 8 + 5);
   std::vector<float> expected(200, 0.0F);
@@ -315,9 +316,9 @@ TEST_CASE("AdaComp sends what would reach its bin's largest with one more gradie
   values[3] = 0.49F;
   values[kAdaBin] = -2;
   const ExchangePlan plan = plan_of(Codec::adacomp, {values.size()});
-  WorkerCodec worker(plan, 0, 1);
+  const auto worker = make_codec({plan, 0, 1});
   const CodedPart part = coded_parts(plan, 0)[0];
-  const Coded coded(worker, part, values);
+  const Coded coded(*worker, part, values);
   std::vector<float> expected(values.size(), 0.0F);
   expected[1] = 1.5F;  // the mean of both bins' largest
   expected[2] = expected[kAdaBin] = -1.5F;
@@ -361,7 +362,7 @@ TEST_CASE("two factors are exact for a matrix of that rank", "[d-95]") {
   const auto matrix = two_directions(kRows, kColumns);
   const ExchangePlan plan = plan_of(Codec::powersgd, {matrix.size()}, {kRows});
   const CodedPart part = coded_parts(plan, 0)[0];
-  WorkerCodec worker(plan, 0, 1);
+  PowerSgd worker({plan, 0, 1});
   worker.begin_step();
   REQUIRE(worker.is_factored(part));
   std::vector<float> left(2 * kRows);
@@ -388,7 +389,7 @@ TEST_CASE("two factors begin anew after gradients that were zero or of a lower r
   ExchangePlan plan = plan_of(Codec::powersgd, {kRows * kColumns}, {kRows});
   plan.codec.feedback = GENERATE(false, true);
   const float early = GENERATE(0.0F, 1.0F);  // nothing, or one of two directions
-  WorkerCodec worker(plan, 0, 1);
+  PowerSgd worker({plan, 0, 1});
   const CodedPart part = coded_parts(plan, 0)[0];
   std::vector<float> left(2 * kRows);
   std::vector<float> right(2 * kColumns);
@@ -418,7 +419,7 @@ TEST_CASE("more columns than a matrix has directions say none of them twice", "[
   plan.codec.rank = kRank;
   plan.codec.feedback = false;
   const CodedPart part = coded_parts(plan, 0)[0];
-  WorkerCodec worker(plan, 0, 1);
+  PowerSgd worker({plan, 0, 1});
   REQUIRE(worker.is_factored(part));
   const double size = norm(matrix.data(), matrix.size());
   std::vector<float> left(kRank * kRows);
@@ -439,20 +440,20 @@ TEST_CASE("DGC sends what momentum has gathered and forgets both there", "[d-75]
   ExchangePlan plan = plan_of(Codec::dgc, {4});
   plan.codec.density = 0.25;
   plan.codec.momentum = 0.5;
-  WorkerCodec worker(plan, 0, 4);
+  const auto worker = make_codec({plan, 0, 4});
   const CodedPart part = coded_parts(plan, 0)[0];
-  Coded first(worker, part, {1, 0.5F, 0, 0});
+  Coded first(*worker, part, {1, 0.5F, 0, 0});
   CHECK(first.decoded == std::vector<float>{1, 0, 0, 0});
   // 0.5 waits; its velocity is 0.25 then, and with 0.5 more 0.75.
-  Coded second(worker, part, {1, 0.5F, 0, 0});
+  Coded second(*worker, part, {1, 0.5F, 0, 0});
   CHECK(second.decoded == std::vector<float>{0, 1.25F, 0, 0});
   // The first began anew in the second step: 1 waits, velocity 0.5.
-  Coded third(worker, part, {0, 0, 0, 0});
+  Coded third(*worker, part, {0, 0, 0, 0});
   CHECK(third.decoded == std::vector<float>{1.5F, 0, 0, 0});
   plan.codec.clip = 1;
-  WorkerCodec clipped(plan, 0, 4);
+  const auto clipped = make_codec({plan, 0, 4});
   // Of four workers each may have a norm of 1/2.
-  Coded held(clipped, part, {3, 4, 0, 0});
+  Coded held(*clipped, part, {3, 4, 0, 0});
   CHECK_THAT(held.decoded[1], WithinRel(0.4F, 1e-6F));
 }
 

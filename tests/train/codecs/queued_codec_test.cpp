@@ -13,8 +13,7 @@
 #include "tests/train/paced_gpu.hpp"
 #include "tests/train/same_bits.hpp"
 #include "train/codecs/queued_codec.hpp"
-#include "train/codecs/worker_codec.hpp"
-#include "workers/collectives/sum.hpp"
+#include "train/oracle/codec_replay.hpp"
 
 using namespace dynamiccl;
 using dynamiccl::testing::IdleCommunicator;
@@ -131,76 +130,16 @@ std::vector<std::vector<Values>> queued_sums(const ExchangePlan& plan, int ranks
 /// The same by the codecs of the host.
 class HostCodecs {
  public:
-  HostCodecs(const ExchangePlan& plan, int ranks) : plan_(plan) {
-    for (int rank = 0; rank < ranks; ++rank) codecs_.emplace_back(plan, rank, ranks);
-  }
-  Values sum(int step) {
-    gradients_.clear();
-    for (std::size_t rank = 0; rank < codecs_.size(); ++rank) {
-      gradients_.push_back(gradient_of(plan_.elements(), static_cast<int>(rank), step));
-      codecs_[rank].begin_step();
-    }
-    Values sums(plan_.elements());
-    for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece)
-      for (const auto& part : coded_parts(plan_, piece)) {
-        if (plan_.codec.codec == Codec::powersgd) {
-          sum_factors(part, sums);
-        } else {
-          sum_frames_of(part, sums);
-        }
-      }
-    return sums;
+  HostCodecs(const ExchangePlan& plan, int ranks) : elements_(plan.elements()), sum_(plan, ranks) {}
+  const Values& sum(int step) {
+    for (int rank = 0; rank < sum_.workers(); ++rank)
+      sum_.values(rank) = gradient_of(elements_, rank, step);
+    return sum_.sum();
   }
 
  private:
-  float* values(std::size_t rank, const CodedPart& part) { return &gradients_[rank][part.offset]; }
-  void sum_frames_of(const CodedPart& part, Values& sums) {
-    std::vector<std::vector<std::uint8_t>> frames;
-    std::vector<const std::uint8_t*> places;
-    for (std::size_t rank = 0; rank < codecs_.size(); ++rank) {
-      frames.emplace_back(codecs_[rank].frame_limit(part));
-      codecs_[rank].encode(part, values(rank, part), frames.back().data());
-    }
-    for (auto& frame : frames) places.push_back(frame.data());
-    const std::uint64_t step = codecs_.front().step();
-    if (codec_row(plan_.codec.codec).sum == CodecSum::gathered)
-      return dynamiccl::sum_frames(plan_.codec, part, step, places, &sums[part.offset]);
-    const DataType type = reduced_type(plan_.codec.codec);
-    for (std::size_t rank = 1; rank < frames.size(); ++rank)
-      sum_elements(frames[0].data(), frames[0].data(), frames[rank].data(),
-                   frames[0].size() / element_bytes(type), type);
-    decode_reduced(plan_.codec, part, shared_key(plan_.seed, step, part),
-                   kept_values(density_at(plan_.codec, step), part.count), frames[0].data(),
-                   &sums[part.offset]);
-  }
-  void sum_factors(const CodedPart& part, Values& sums) {
-    const auto rank = static_cast<std::size_t>(plan_.codec.rank);
-    const bool factored = codecs_.front().is_factored(part);
-    Values left(factored ? rank * part.rows : part.count);
-    Values right(factored ? rank * (part.count / part.rows) : 0);
-    const auto add = [](Values& sum, const Values& own, bool first) {
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? own[i] : sum[i] + own[i];
-    };
-    Values own(left.size());
-    for (std::size_t w = 0; w < codecs_.size(); ++w) {
-      codecs_[w].encode_left(part, values(w, part), own.data());
-      add(left, own, w == 0);
-    }
-    own.resize(right.size());
-    Values orthonormal;
-    for (std::size_t w = 0; w < codecs_.size(); ++w) {
-      orthonormal = left;
-      codecs_[w].encode_right(part, values(w, part), orthonormal.data(), own.data());
-      add(right, own, w == 0);
-    }
-    for (std::size_t w = 0; w < codecs_.size(); ++w)
-      codecs_[w].decode_factors(part, orthonormal.data(), right.data(), values(w, part));
-    std::copy_n(values(0, part), part.count, &sums[part.offset]);
-  }
-
-  ExchangePlan plan_;
-  std::vector<WorkerCodec> codecs_;
-  std::vector<Values> gradients_;
+  std::size_t elements_;
+  ReplayedSum sum_;
 };
 
 std::vector<Codec> of_gpus() {

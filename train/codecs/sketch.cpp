@@ -1,11 +1,6 @@
-// Count sketches: every value is added, with a random sign, to one random cell of each row.
-#include <algorithm>
-#include <array>
-#include <cmath>
+#include "train/codecs/sketch.hpp"
 
-#include "train/codecs/codec_loops.hpp"
-#include "train/codecs/loops.hpp"
-#include "train/spec/compression.hpp"
+#include "train/codecs/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -83,12 +78,6 @@ DYN_LOOP void fix_loop(float* cells, std::size_t count, double unit) {
 
 }  // namespace
 
-void sketch_values(const float* values, std::size_t count, std::size_t columns, std::uint32_t key,
-                   float* cells) {
-  std::fill_n(cells, kSketchRows * columns, 0.0F);
-  run_loop<add_values>(values, count, columns, key, cells);
-}
-
 float largest_cell(const float* cells, std::size_t count) {
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < count; ++i) most = std::max(most, bits_of(cells[i]) & ~kSignBit);
@@ -107,16 +96,59 @@ void fix_cells(float* cells, std::size_t count, double bound) {
   run_loop<fix_loop>(cells, count, unit);
 }
 
-void heavy_places(const std::uint8_t* sums, std::size_t count, std::size_t columns,
-                  std::uint32_t key, std::size_t kept, std::vector<std::uint32_t>& places) {
-  static thread_local std::vector<float> guesses;
-  guesses.resize(count);
-  run_loop<guess_values>(sums, count, columns, key, guesses.data());
-  static thread_local std::vector<std::uint8_t> frame;
-  frame.resize(2 * kNumberBytes * kept);
-  encode_largest(guesses.data(), count, kept, frame.data());
-  places.resize(kept);
-  std::memcpy(places.data(), frame.data(), kept * kNumberBytes);
+std::size_t Sketch::other_floats() const {
+  std::size_t floats = 0;
+  for (const auto& [offset, places] : places_) floats += places.size();
+  return floats;
 }
+
+std::size_t Sketch::cells(const CodedPart& part) const {
+  return is_sketched(part) ? kSketchRows * sketch_columns(settings(), part.count, step()) : 0;
+}
+
+std::size_t Sketch::found(const CodedPart& part) const {
+  return is_sketched(part) ? kept(part, step()) : part.count;
+}
+
+std::size_t Sketch::encode_sketch(const CodedPart& part, float* values, float* to) {
+  if (!is_sketched(part)) return 0;
+  compensate(part, values);
+  std::fill_n(to, cells(part), 0.0F);
+  run_loop<add_values>(values, part.count, cells(part) / kSketchRows, shared_key(part, step()), to);
+  return cells(part);
+}
+
+std::size_t Sketch::encode_found(const CodedPart& part, const float* values, const float* sums,
+                                 float* exact) {
+  if (!is_sketched(part)) {
+    std::copy_n(values, part.count, exact);
+    return part.count;
+  }
+  static thread_local std::vector<float> guesses;
+  guesses.resize(part.count);
+  run_loop<guess_values>(reinterpret_cast<const std::uint8_t*>(sums), part.count,
+                         cells(part) / kSketchRows, shared_key(part, step()), guesses.data());
+  std::vector<std::uint32_t>& places = places_[part.offset];
+  places = largest_places(guesses.data(), part.count, found(part));
+  float* kept_back = residual(part);
+  if (kept_back != nullptr) std::copy_n(values, part.count, kept_back);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    exact[i] = values[places[i]];
+    if (kept_back != nullptr) kept_back[places[i]] = 0;
+  }
+  return places.size();
+}
+
+void Sketch::decode_found(const CodedPart& part, const float* exact, float* values) const {
+  if (!is_sketched(part)) {
+    std::copy_n(exact, part.count, values);
+    return;
+  }
+  const std::vector<std::uint32_t>& places = places_.at(part.offset);
+  std::fill_n(values, part.count, 0.0F);
+  for (std::size_t i = 0; i < places.size(); ++i) values[places[i]] = exact[i];
+}
+
+std::unique_ptr<GradientCodec> make_sketch(const CodecSeat& seat) { return codec_at<Sketch>(seat); }
 
 }  // namespace dynamiccl

@@ -1,8 +1,4 @@
-// gTop-k: frames of two workers become one as long.
-#include <algorithm>
-
-#include "train/codecs/codec_loops.hpp"
-#include "train/codecs/loops.hpp"
+#include "train/codecs/gtopk.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -41,6 +37,31 @@ std::vector<PlacedValue> united(const std::uint8_t* lower, const std::uint8_t* u
   return all;
 }
 
+/// What a worker sent and is not in what all merged into goes back to its residual.
+void keep_lost(const std::uint8_t* own, const std::uint8_t* merged, std::size_t kept,
+               float* residual) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const PlacedValue mine = load_placed(own, kept, i);
+    while (at < kept && load_placed(merged, kept, at).place < mine.place) ++at;
+    const bool won = at < kept && load_placed(merged, kept, at).place == mine.place;
+    if (!won) residual[mine.place] += mine.value;
+  }
+}
+
+/// What was dropped where others' values of the same place won is nobody's loss but who dropped
+/// it: it goes to that one's residual.
+void keep_dropped(std::vector<PlacedValue>& dropped, const std::uint8_t* merged, std::size_t kept,
+                  float* residual) {
+  std::sort(dropped.begin(), dropped.end(), stands_before);
+  std::size_t at = 0;
+  for (const PlacedValue& each : dropped) {
+    while (at < kept && load_placed(merged, kept, at).place < each.place) ++at;
+    if (at < kept && load_placed(merged, kept, at).place == each.place)
+      residual[each.place] += each.value;
+  }
+}
+
 }  // namespace
 
 int merge_parent(int worker) { return worker & (worker - 1); }
@@ -67,26 +88,12 @@ void merge_largest(std::uint8_t* lower, const std::uint8_t* upper, std::size_t k
   dropped.insert(dropped.end(), end, all.end());
 }
 
-void keep_lost(const std::uint8_t* own, const std::uint8_t* merged, std::size_t kept,
-               float* residual) {
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    const PlacedValue mine = load_placed(own, kept, i);
-    while (at < kept && load_placed(merged, kept, at).place < mine.place) ++at;
-    const bool won = at < kept && load_placed(merged, kept, at).place == mine.place;
-    if (!won) residual[mine.place] += mine.value;
-  }
+void GTopK::conclude_merge(const CodedPart& part, const std::uint8_t* own,
+                           const std::uint8_t* merged, std::vector<PlacedValue>& dropped) {
+  keep_lost(own, merged, kept(part, step()), residual(part));
+  keep_dropped(dropped, merged, kept(part, step()), residual(part));
 }
 
-void keep_dropped(std::vector<PlacedValue>& dropped, const std::uint8_t* merged, std::size_t kept,
-                  float* residual) {
-  std::sort(dropped.begin(), dropped.end(), stands_before);
-  std::size_t at = 0;
-  for (const PlacedValue& each : dropped) {
-    while (at < kept && load_placed(merged, kept, at).place < each.place) ++at;
-    if (at < kept && load_placed(merged, kept, at).place == each.place)
-      residual[each.place] += each.value;
-  }
-}
+std::unique_ptr<GradientCodec> make_gtopk(const CodecSeat& seat) { return codec_at<GTopK>(seat); }
 
 }  // namespace dynamiccl
