@@ -6,10 +6,10 @@
 namespace dynamiccl::kernels {
 
 // Codecs on a GPU, for all parts of a message at once: a few launches, however many gradients it
-// has. They say of the same values what the classes of gradient_codec.hpp say, bit for bit, as sums go over the
-// same lanes and chunks in the same order. Only the frame differs, in the order of what it holds:
-// the numbers of all parts, then their levels. Every function queues its work on `stream` (a
-// cudaStream_t) and returns nullptr, or what the CUDA runtime says.
+// has. They say of the same values what the classes of gradient_codec.hpp say, bit for bit, as sums
+// go over the same lanes and chunks in the same order. Only the frame differs, in the order of what
+// it holds: the numbers of all parts, then their levels. Every function queues its work on `stream`
+// (a cudaStream_t) and returns nullptr, or what the CUDA runtime says.
 
 /// Elements of a part that one block takes: the chunks of loops.hpp's sums.
 constexpr std::uint32_t kChunk = 4096;

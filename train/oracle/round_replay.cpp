@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "train/oracle/codec_replay.hpp"
-#include "train/plan/sgd.hpp"
+#include "train/synchronise/averager.hpp"
 #include "train/synchronise/averaging.hpp"
 #include "train/synchronise/choco.hpp"
 #include "train/synchronise/round_lengths.hpp"
@@ -145,22 +145,11 @@ class Replay {
         sum[i] = w == 0 ? value : sum[i] + value;
       }
     }
-    take_average(sum, weighted ? 1.0F : static_cast<float>(1.0 / worker_.workers()));
-  }
-  void take_average(std::vector<float>& sum, float scale) {
-    if (has_centre(spec_.synchronisation)) {
-      const float pull = pull_of(spec_, worker_.workers());
-      for (auto& one : workers_) draw(one.weights.data(), met_.data(), pull, count_);
-      return move_centre(spec_, sum.data(), scale, met_.data(), count_);
-    }
-    if (spec_.slow_momentum > 0) {
-      slow_step(static_cast<float>(spec_.slow_momentum), sum.data(), scale, moved_.data(),
-                met_.data(), count_);
-      sum = met_;
-    } else {
-      for (auto& value : sum) value *= scale;
-    }
-    for (auto& worker : workers_) worker.weights = sum;
+    ReplayedMeeting meeting{spec_,  weighted ? 1.0F : static_cast<float>(1.0 / worker_.workers()),
+                            sum,    met_,
+                            moved_, {}};
+    for (auto& one : workers_) meeting.weights.push_back(&one.weights);
+    replay_meeting(meeting);
   }
   /// CHOCO-SGD: each worker takes what was sent of itself and of its neighbours, by number.
   void average_replicas() {

@@ -79,12 +79,12 @@ std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& 
   std::vector<float> gradient(count, 0.0F);
   const int groups = groups_of(spec, worker.workers());
   std::vector<std::vector<float>> given(static_cast<std::size_t>(groups), weights);
-  int wanted = gradients_of_update(spec, groups);
+  int wanted = update_policy(spec.synchronisation).of_update(spec, groups);
   int used = 0;
   for (const UpdateEvent& event : log) {
     if (event.kind == Kind::switched) {
       spec = leg_of(whole, true);
-      wanted = gradients_of_update(spec, groups);
+      wanted = update_policy(spec.synchronisation).of_update(spec, groups);
     }
     if (event.kind == Kind::answered || event.kind == Kind::ended) given[event.worker] = weights;
     if (event.kind != Kind::applied && !((coded || within) && event.kind == Kind::dropped))
@@ -95,7 +95,8 @@ std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& 
     if (event.kind == Kind::dropped) continue;  // its codec thinks that it was sent
     for (std::size_t i = 0; i < count; ++i) sum[i] = used == 0 ? gradient[i] : sum[i] + gradient[i];
     if (++used < wanted) continue;
-    const auto scale = static_cast<float>(1.0 / (adds_up(spec) ? wanted : worker.workers()));
+    const bool adds_up = update_policy(spec.synchronisation).adds_up();
+    const auto scale = static_cast<float>(1.0 / (adds_up ? wanted : worker.workers()));
     sgd_update(sgd, weights.data(), velocity.data(), sum.data(), scale, count);
     used = 0;
   }

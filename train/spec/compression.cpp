@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/vocabulary/error.hpp"
-
 namespace dynamiccl {
 namespace {
 
@@ -103,16 +101,22 @@ std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::siz
   return bytes != nullptr ? std::optional(bytes(settings, count, rows, step)) : std::nullopt;
 }
 
-const CodecPair& codec_pair(CodecKind kind, SumPlace sums) {
-  for (const auto& pair : kCodecPairs)
-    if (pair.kind == kind && pair.sums == sums) return pair;
-  DYN_ASSERT(false, "every pair of a codec's kind and place of the sum has a row");
-}
-
-const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation) {
-  for (const auto& row : kCodecSynchronisations)
-    if (row.synchronisation == synchronisation) return row;
-  DYN_ASSERT(false, "every synchronisation has a row for codecs");
+Fit codec_fit(CodecKind kind, SumPlace sums) {
+  const bool factors = kind == CodecKind::low_rank;
+  if ((!factors && kind != CodecKind::sketched) || sums == SumPlace::all_reduce) return {};
+  if (sums == SumPlace::server)
+    return {PairFit::illegal,
+            factors
+                ? "the second factor is computed from the sum of the first, which workers would "
+                  "have to pull in between; take a method that all-reduces"
+                : "which values are sent is seen in the sum of all workers' sketches, which "
+                  "workers would have to pull in between; take a method that all-reduces"};
+  return {PairFit::partial,
+          factors
+              ? "the second factor is computed from the sum of the first over all workers, whom "
+                "neighbours do not know; take topk or qsgd"
+              : "which values are sent is seen in the sum of all workers' sketches, which "
+                "neighbours do not know; take topk"};
 }
 
 namespace {
@@ -202,7 +206,7 @@ std::string synchronisation_misfit(const CodecRow& row, const TrainingMethodRow&
                        name_of(synchronisation), fit == PairFit::partial ? "partial" : "illegal",
                        why);
   };
-  const CodecSynchronisation& with = codec_synchronisation(synchronisation);
+  const Fit& with = synchronisation_row(synchronisation).coded;
   if (with.fit != PairFit::legal) return refusal(with.fit, with.reason);
   if (row.votes && synchronisation != Synchronisation::bsp)
     return refusal(PairFit::illegal,
@@ -227,7 +231,7 @@ std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name
   if (auto reason = feedback_contradiction(spec); !reason.empty()) return reason;
   const CodecRow& row = codec_row(spec.compression);
   const TrainingMethodRow& method = method_row(name);
-  const CodecPair& pair = codec_pair(row.kind, method.sums);
+  const Fit pair = codec_fit(row.kind, method.sums);
   if (pair.fit != PairFit::legal)
     return fmt::format("compression = \"{}\" with {} ({}): {}", row.name, method.name,
                        pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);

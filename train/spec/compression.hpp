@@ -353,73 +353,10 @@ bool is_factored(int rank, std::size_t rows, std::size_t count);
 std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::size_t count,
                                          std::size_t rows, std::uint64_t step);
 
-/// One kind of codec and place of the sum, and why they do not go together; empty where they do.
-struct CodecPair {
-  CodecKind kind;
-  SumPlace sums;
-  PairFit fit;
-  std::string_view reason;
-};
-
-// Every pair has a row: a test asks.
-inline constexpr std::array kCodecPairs{
-    CodecPair{CodecKind::dense, SumPlace::all_reduce, PairFit::legal, ""},
-    CodecPair{CodecKind::quantised, SumPlace::all_reduce, PairFit::legal, ""},
-    CodecPair{CodecKind::sparse, SumPlace::all_reduce, PairFit::legal, ""},
-    CodecPair{CodecKind::low_rank, SumPlace::all_reduce, PairFit::legal, ""},
-    CodecPair{CodecKind::sketched, SumPlace::all_reduce, PairFit::legal, ""},
-    // Workers push frames, which servers decode; answers are plain.
-    CodecPair{CodecKind::dense, SumPlace::server, PairFit::legal, ""},
-    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::legal, ""},
-    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::legal, ""},
-    CodecPair{CodecKind::low_rank, SumPlace::server, PairFit::illegal,
-              "the second factor is computed from the sum of the first, which workers would have "
-              "to pull in between; take a method that all-reduces"},
-    CodecPair{CodecKind::sketched, SumPlace::server, PairFit::illegal,
-              "which values are sent is seen in the sum of all workers' sketches, which workers "
-              "would have to pull in between; take a method that all-reduces"},
-    // CHOCO-SGD: what is encoded is how far weights went from what neighbours know of them.
-    CodecPair{CodecKind::dense, SumPlace::neighbours, PairFit::legal, ""},
-    CodecPair{CodecKind::quantised, SumPlace::neighbours, PairFit::legal, ""},
-    CodecPair{CodecKind::sparse, SumPlace::neighbours, PairFit::legal, ""},
-    CodecPair{CodecKind::low_rank, SumPlace::neighbours, PairFit::partial,
-              "the second factor is computed from the sum of the first over all workers, whom "
-              "neighbours do not know; take topk or qsgd"},
-    CodecPair{CodecKind::sketched, SumPlace::neighbours, PairFit::partial,
-              "which values are sent is seen in the sum of all workers' sketches, which neighbours "
-              "do not know; take topk"}};
-
-const CodecPair& codec_pair(CodecKind kind, SumPlace sums);
-
-/// A synchronisation, and why nothing is encoded with it; empty where something is.
-struct CodecSynchronisation {
-  Synchronisation synchronisation;
-  PairFit fit;
-  std::string_view reason;
-};
-
-// Every synchronisation has a row: a test asks.
-inline constexpr std::array kCodecSynchronisations{
-    CodecSynchronisation{Synchronisation::bsp, PairFit::legal, ""},
-    // What is encoded is how far a worker's weights went since all were the same.
-    CodecSynchronisation{Synchronisation::local, PairFit::legal, ""},
-    // Each gradient by itself; what is answered, weights, is plain.
-    CodecSynchronisation{Synchronisation::ssp, PairFit::legal, ""},
-    CodecSynchronisation{Synchronisation::asp, PairFit::legal, ""},
-    CodecSynchronisation{Synchronisation::staggered, PairFit::legal, ""},
-    CodecSynchronisation{Synchronisation::backup, PairFit::legal, ""},
-    CodecSynchronisation{Synchronisation::post_local, PairFit::partial,
-                         "what encoding left of gradients is not what it left of weights, and the "
-                         "switch would lose it; take local"},
-    CodecSynchronisation{Synchronisation::lag, PairFit::partial,
-                         "the server keeps what each worker sent last, plainly; take ssp or bsp"},
-    CodecSynchronisation{Synchronisation::adacomm, PairFit::partial,
-                         "its rule compares losses of plain averages; take local"},
-    CodecSynchronisation{Synchronisation::easgd, PairFit::partial,
-                         "workers are drawn to a centre from weights of their own, of which no "
-                         "difference is common; take local"}};
-
-const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation);
+/// Whether a kind of codec goes with a place of the sum. Workers push frames, which servers decode,
+/// and answers are plain; neighbours send how far weights went from what is known of them
+/// (CHOCO-SGD).
+Fit codec_fit(CodecKind kind, SumPlace sums);
 
 /// Why the compression, and what belongs to it alone, does not go with the rest; empty when it
 /// does.

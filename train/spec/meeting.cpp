@@ -185,7 +185,7 @@ std::string methods_that_wait(Synchronisation how) {
   for (const TrainingMethod method :
        {TrainingMethod::bsp_ps, TrainingMethod::bsp_a2a, TrainingMethod::d_psgd}) {
     const TrainingMethodRow& row = method_row(method);
-    if (synchronisation_pair(how, row.sums).fit == PairFit::legal) names.push_back(row.name);
+    if (synchronisation_fit(how, row.sums).fit == PairFit::legal) names.push_back(row.name);
   }
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -198,7 +198,7 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
   const TrainingMethodRow& row = method_row(spec.method);
   const Synchronisation how = spec.synchronisation;
   if (how != Synchronisation::bsp) {
-    const SynchronisationPair& pair = synchronisation_pair(how, row.sums);
+    const Fit& pair = synchronisation_fit(how, row.sums);
     if (pair.fit != PairFit::legal)
       return fmt::format("synchronisation = \"{}\" with {} ({}): {}", name_of(how), row.name,
                          pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);

@@ -1,14 +1,6 @@
 #include "train/spec/synchronisation.hpp"
 
-#include "core/vocabulary/error.hpp"
-
 namespace dynamiccl {
-
-const SynchronisationPair& synchronisation_pair(Synchronisation synchronisation, SumPlace sums) {
-  for (const auto& pair : kSynchronisationPairs)
-    if (pair.synchronisation == synchronisation && pair.sums == sums) return pair;
-  DYN_ASSERT(false, "every pair of synchronisation and place of the sum has a row");
-}
 
 WeightAgreement agreement_of(TrainingMethod method, Synchronisation synchronisation) {
   if (method_row(method).sums == SumPlace::neighbours) return WeightAgreement::never;

@@ -23,21 +23,6 @@ enum class Synchronisation {
   easgd        ///< every `local_steps` steps, each drawn a part of the way to a centre (EASGD)
 };
 
-template <>
-struct NameTable<Synchronisation> {
-  static constexpr std::string_view what = "synchronisation";
-  static constexpr std::array entries{Named{Synchronisation::bsp, "bsp"},
-                                      Named{Synchronisation::local, "local"},
-                                      Named{Synchronisation::post_local, "post-local"},
-                                      Named{Synchronisation::ssp, "ssp"},
-                                      Named{Synchronisation::asp, "asp"},
-                                      Named{Synchronisation::staggered, "staggered"},
-                                      Named{Synchronisation::backup, "backup"},
-                                      Named{Synchronisation::lag, "lag"},
-                                      Named{Synchronisation::adacomm, "adacomm"},
-                                      Named{Synchronisation::easgd, "easgd"}};
-};
-
 /// What workers share of their weights.
 enum class WeightAgreement {
   every_step,          ///< the same bits after each
@@ -45,110 +30,152 @@ enum class WeightAgreement {
   never                ///< each has its own
 };
 
-/// Whether a synchronisation can be had with a place of the sum.
+/// Whether two things can be had together, and why not; empty where they can.
 enum class PairFit {
   legal,
   partial,  ///< sensible in parts, which are not offered
   illegal
 };
-
-/// One pair, and why it cannot be had; empty where it can.
-struct SynchronisationPair {
-  Synchronisation synchronisation;
-  SumPlace sums;
-  PairFit fit;
-  std::string_view reason;
+struct Fit {
+  PairFit fit = PairFit::legal;
+  std::string_view reason = "";
 };
 
-// Every pair has a row: a test asks.
-inline constexpr std::array kSynchronisationPairs{
-    SynchronisationPair{Synchronisation::bsp, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::bsp, SumPlace::all_reduce, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::bsp, SumPlace::neighbours, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::local, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::local, SumPlace::all_reduce, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::local, SumPlace::neighbours, PairFit::legal, ""},
-    SynchronisationPair{
-        Synchronisation::post_local, SumPlace::server, PairFit::partial,
-        "post-local switches from sums of gradients to means of weights, and a server would have "
-        "to switch with its workers: take a method that all-reduces"},
-    SynchronisationPair{Synchronisation::post_local, SumPlace::all_reduce, PairFit::legal, ""},
-    SynchronisationPair{
-        Synchronisation::post_local, SumPlace::neighbours, PairFit::illegal,
-        "post-local begins with steps that all workers do together, and neighbours never do"},
-    SynchronisationPair{Synchronisation::ssp, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{
-        Synchronisation::ssp, SumPlace::all_reduce, PairFit::partial,
-        "bounded staleness needs somebody who answers each worker by itself, and an all-reduce "
-        "needs all of them at once: only a fixed delay of every sum is left of it; take bsp-ps"},
-    SynchronisationPair{
-        Synchronisation::ssp, SumPlace::neighbours, PairFit::illegal,
-        "bounded staleness counts from the slowest of all workers, whom neighbours do not know; "
-        "take bsp-ps"},
-    SynchronisationPair{Synchronisation::asp, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::asp, SumPlace::all_reduce, PairFit::illegal,
-                        "an all-reduce waits for every worker, so nobody can go on without the "
-                        "others; take bsp-ps"},
-    SynchronisationPair{
-        Synchronisation::asp, SumPlace::neighbours, PairFit::partial,
-        "neighbours that do not wait average with weights of unknown age (AD-PSGD), which no "
-        "oracle replays here; take bsp-ps"},
-    SynchronisationPair{Synchronisation::staggered, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::staggered, SumPlace::all_reduce, PairFit::illegal,
-                        "an all-reduce is all workers' at once, and nobody has a turn; take "
-                        "bsp-ps"},
-    SynchronisationPair{Synchronisation::staggered, SumPlace::neighbours, PairFit::illegal,
-                        "whose turn it is, is a server's to say; take bsp-ps"},
-    SynchronisationPair{Synchronisation::backup, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::backup, SumPlace::all_reduce, PairFit::illegal,
-                        "an all-reduce waits for every worker, so none can be left out; take "
-                        "bsp-ps"},
-    SynchronisationPair{Synchronisation::backup, SumPlace::neighbours, PairFit::illegal,
-                        "who is late is a server's to say; take bsp-ps"},
-    SynchronisationPair{Synchronisation::lag, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{
-        Synchronisation::lag, SumPlace::all_reduce, PairFit::partial,
-        "an all-reduce needs a gradient of every worker, so that one is saved only where nobody "
-        "has anything new; take bsp-ps, whose server keeps what each sent last"},
-    SynchronisationPair{
-        Synchronisation::lag, SumPlace::neighbours, PairFit::partial,
-        "neighbours that send only what changed keep a copy of each other's weights (DETSGRAD), "
-        "which is not offered; take bsp-ps"},
-    SynchronisationPair{
-        Synchronisation::adacomm, SumPlace::server, PairFit::partial,
-        "the loss of all workers says how long a round is, and a server that sums does not hear "
-        "of it: take a method that all-reduces"},
-    SynchronisationPair{Synchronisation::adacomm, SumPlace::all_reduce, PairFit::legal, ""},
-    SynchronisationPair{
-        Synchronisation::adacomm, SumPlace::neighbours, PairFit::partial,
-        "the loss of all workers says how long a round is, and neighbours know each other's only; "
-        "take bsp-a2a, or synchronisation = \"local\""},
-    SynchronisationPair{Synchronisation::easgd, SumPlace::server, PairFit::legal, ""},
-    SynchronisationPair{Synchronisation::easgd, SumPlace::all_reduce, PairFit::legal, ""},
-    SynchronisationPair{
-        Synchronisation::easgd, SumPlace::neighbours, PairFit::illegal,
-        "the centre is drawn by all workers, whom neighbours do not know; take bsp-ps or "
-        "bsp-a2a"}};
+/// All that is particular to a synchronisation but how it is carried out (train/synchronise).
+struct SynchronisationRow {
+  Synchronisation synchronisation;
+  std::string_view name;
+  /// A server applies every gradient as it comes: no step is all workers' together.
+  bool asynchronous = false;
+  bool local_steps = false;  ///< workers do steps of their own between two meetings
+  bool centre = false;       ///< what is trained is a centre that no worker has before the end
+  Fit server = {};           ///< with each place of the sum
+  Fit all_reduce = {};
+  Fit neighbours = {};
+  Fit coded = {};  ///< with gradients, or ways of weights, that are encoded
+};
 
-const SynchronisationPair& synchronisation_pair(Synchronisation synchronisation, SumPlace sums);
+// A new synchronisation is a name above, a row here, and who carries it out.
+inline constexpr std::array kSynchronisations{
+    SynchronisationRow{.synchronisation = Synchronisation::bsp, .name = "bsp"},
+    // What is encoded is how far a worker's weights went since all were the same.
+    SynchronisationRow{
+        .synchronisation = Synchronisation::local, .name = "local", .local_steps = true},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::post_local,
+        .name = "post-local",
+        .local_steps = true,
+        .server = {PairFit::partial,
+                   "post-local switches from sums of gradients to means of weights, and a server "
+                   "would have to switch with its workers: take a method that all-reduces"},
+        .neighbours = {PairFit::illegal,
+                       "post-local begins with steps that all workers do together, and neighbours "
+                       "never do"},
+        .coded = {PairFit::partial,
+                  "what encoding left of gradients is not what it left of weights, and the switch "
+                  "would lose it; take local"}},
+    // Where a server answers each worker by itself, gradients are encoded; its weights are plain.
+    SynchronisationRow{
+        .synchronisation = Synchronisation::ssp,
+        .name = "ssp",
+        .asynchronous = true,
+        .all_reduce = {PairFit::partial,
+                       "bounded staleness needs somebody who answers each worker by itself, and an "
+                       "all-reduce needs all of them at once: only a fixed delay of every sum is "
+                       "left of it; take bsp-ps"},
+        .neighbours = {PairFit::illegal,
+                       "bounded staleness counts from the slowest of all workers, whom neighbours "
+                       "do not know; take bsp-ps"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::asp,
+        .name = "asp",
+        .asynchronous = true,
+        .all_reduce = {PairFit::illegal,
+                       "an all-reduce waits for every worker, so nobody can go on without the "
+                       "others; take bsp-ps"},
+        .neighbours = {PairFit::partial,
+                       "neighbours that do not wait average with weights of unknown age (AD-PSGD), "
+                       "which no oracle replays here; take bsp-ps"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::staggered,
+        .name = "staggered",
+        .asynchronous = true,
+        .all_reduce = {PairFit::illegal,
+                       "an all-reduce is all workers' at once, and nobody has a turn; take bsp-ps"},
+        .neighbours = {PairFit::illegal, "whose turn it is, is a server's to say; take bsp-ps"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::backup,
+        .name = "backup",
+        .asynchronous = true,
+        .all_reduce = {PairFit::illegal,
+                       "an all-reduce waits for every worker, so none can be left out; take "
+                       "bsp-ps"},
+        .neighbours = {PairFit::illegal, "who is late is a server's to say; take bsp-ps"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::lag,
+        .name = "lag",
+        .all_reduce = {PairFit::partial,
+                       "an all-reduce needs a gradient of every worker, so that one is saved only "
+                       "where nobody has anything new; take bsp-ps, whose server keeps what each "
+                       "sent last"},
+        .neighbours = {PairFit::partial,
+                       "neighbours that send only what changed keep a copy of each other's weights "
+                       "(DETSGRAD), which is not offered; take bsp-ps"},
+        .coded = {PairFit::partial,
+                  "the server keeps what each worker sent last, plainly; take ssp or bsp"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::adacomm,
+        .name = "adacomm",
+        .local_steps = true,
+        .server = {PairFit::partial,
+                   "the loss of all workers says how long a round is, and a server that sums does "
+                   "not hear of it: take a method that all-reduces"},
+        .neighbours = {PairFit::partial,
+                       "the loss of all workers says how long a round is, and neighbours know each "
+                       "other's only; take bsp-a2a, or synchronisation = \"local\""},
+        .coded = {PairFit::partial, "its rule compares losses of plain averages; take local"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::easgd,
+        .name = "easgd",
+        .local_steps = true,
+        .centre = true,
+        .neighbours = {PairFit::illegal,
+                       "the centre is drawn by all workers, whom neighbours do not know; take "
+                       "bsp-ps or bsp-a2a"},
+        .coded = {PairFit::partial,
+                  "workers are drawn to a centre from weights of their own, of which no difference "
+                  "is common; take local"}}};
 
-/// A server applies every gradient as it comes: no step is all workers' together.
+template <>
+struct NameTable<Synchronisation> {
+  static constexpr std::string_view what = "synchronisation";
+  static constexpr auto entries = [] {
+    std::array<Named<Synchronisation>, kSynchronisations.size()> names{};
+    for (std::size_t i = 0; i < names.size(); ++i)
+      names[i] = {kSynchronisations[i].synchronisation, kSynchronisations[i].name};
+    return names;
+  }();
+};
+
+constexpr const SynchronisationRow& synchronisation_row(Synchronisation synchronisation) {
+  for (const SynchronisationRow& row : kSynchronisations)
+    if (row.synchronisation == synchronisation) return row;
+  return kSynchronisations.front();  // every synchronisation has a row: a test asks
+}
+constexpr const Fit& synchronisation_fit(Synchronisation synchronisation, SumPlace sums) {
+  const SynchronisationRow& row = synchronisation_row(synchronisation);
+  return sums == SumPlace::server       ? row.server
+         : sums == SumPlace::all_reduce ? row.all_reduce
+                                        : row.neighbours;
+}
 constexpr bool is_asynchronous(Synchronisation synchronisation) {
-  return synchronisation == Synchronisation::ssp || synchronisation == Synchronisation::asp ||
-         synchronisation == Synchronisation::staggered ||
-         synchronisation == Synchronisation::backup;
+  return synchronisation_row(synchronisation).asynchronous;
 }
-
-/// Workers do steps of their own between two meetings.
 constexpr bool has_local_steps(Synchronisation synchronisation) {
-  return synchronisation == Synchronisation::local ||
-         synchronisation == Synchronisation::post_local ||
-         synchronisation == Synchronisation::adacomm || synchronisation == Synchronisation::easgd;
+  return synchronisation_row(synchronisation).local_steps;
 }
-
-/// Whether what is trained is a centre that no worker's weights are before the end.
 constexpr bool has_centre(Synchronisation synchronisation) {
-  return synchronisation == Synchronisation::easgd;
+  return synchronisation_row(synchronisation).centre;
 }
 
 /// Why training cannot go from one to the other at the end of an epoch; empty where it can. With a

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "train/synchronise/update_policy.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -23,27 +25,19 @@ bool answers_singly(const TrainingSpec& spec) {
          (spec.switch_to && method_row(spec.method).sums == SumPlace::server);
 }
 
-bool adds_up(const TrainingSpec& spec) {
-  return spec.synchronisation == Synchronisation::bsp ||
-         spec.synchronisation == Synchronisation::backup;
-}
-
-int gradients_of_update(const TrainingSpec& spec, int workers) {
-  if (!adds_up(spec)) return 1;
-  return spec.synchronisation == Synchronisation::bsp ? workers : workers - spec.backups;
-}
-
 std::string broken_rule(const TrainingSpec& whole, int workers, const UpdateLog& log) {
   TrainingSpec spec = leg_of(whole, false);
+  const UpdatePolicy* policy = &update_policy(spec.synchronisation);
   Clocks clocks(static_cast<std::size_t>(workers), 0);
   Clocks in_phase(clocks);
   int used = 0;  // of this update
   std::uint32_t turn = 0;
-  int wanted = gradients_of_update(spec, workers);
+  int wanted = policy->of_update(spec, workers);
   for (const UpdateEvent& event : log) {
     if (event.kind == Kind::switched) {
       spec = leg_of(whole, true);
-      wanted = gradients_of_update(spec, workers);
+      policy = &update_policy(spec.synchronisation);
+      wanted = policy->of_update(spec, workers);
       used = 0;
       turn = 0;
       continue;
@@ -56,24 +50,23 @@ std::string broken_rule(const TrainingSpec& whole, int workers, const UpdateLog&
       ++clock;
       ++in_phase[event.worker];
       if (event.kind == Kind::applied) ++used;
-      if (spec.synchronisation == Synchronisation::staggered && event.worker != turn)
+      if (policy->in_turns && event.worker != turn)
         return fmt::format("worker {}'s gradient was taken in worker {}'s turn", event.worker,
                            turn);
       turn = (turn + 1) % static_cast<std::uint32_t>(workers);
-      if (spec.synchronisation == Synchronisation::bsp && event.kind == Kind::dropped)
+      if (!policy->drops && event.kind == Kind::dropped)
         return fmt::format("worker {}'s gradient was dropped", event.worker);
-      if (adds_up(spec) && used > wanted)
+      if (policy->adds_up() && used > wanted)
         return fmt::format("an update took the gradients of more than {} workers", wanted);
       continue;
     }
-    if (!adds_up(spec) || used == wanted) used = 0;
+    if (!policy->adds_up() || used == wanted) used = 0;
     if (event.kind == Kind::ended) {
       in_phase[event.worker] = 0;
       continue;
     }
     const std::uint32_t ahead = in_phase[event.worker] - slowest(in_phase);
-    if (spec.synchronisation == Synchronisation::ssp &&
-        ahead > static_cast<std::uint32_t>(spec.staleness))
+    if (policy->bounded && ahead > static_cast<std::uint32_t>(spec.staleness))
       return fmt::format("worker {} was let go on {} steps ahead of the slowest; the bound is {}",
                          event.worker, ahead, spec.staleness);
   }

@@ -12,12 +12,6 @@ namespace dynamiccl {
 /// worker each to it.
 bool answers_singly(const TrainingSpec& spec);
 
-/// Whether the server adds up gradients of one version before it applies them, and drops others:
-/// with backup workers, and in a BSP that switches.
-bool adds_up(const TrainingSpec& spec);
-/// How many of them: all but the backup workers'; 1 where it applies each as it comes.
-int gradients_of_update(const TrainingSpec& spec, int workers);
-
 /// What a server that answers each worker by itself did, in its order.
 struct UpdateEvent {
   enum class Kind : std::uint32_t {

@@ -34,9 +34,9 @@ UpdateServer::UpdateServer(Messages& comm, const ExchangePlan& plan, const Train
 
 void UpdateServer::serve_as(const TrainingSpec& leg) {
   spec_ = leg;
-  together_ = adds_up(spec_);
-  wanted_ = gradients_of_update(spec_, workers_);
-  sum_.resize(together_ ? weights_.size() : 0);
+  policy_ = &update_policy(spec_.synchronisation);
+  wanted_ = policy_->of_update(spec_, workers_);
+  sum_.resize(policy_->adds_up() ? weights_.size() : 0);
   summed_ = 0;
   turn_ = 0;
 }
@@ -64,7 +64,7 @@ std::vector<int> UpdateServer::owing() const {
 
 /// Whose gradient may come now.
 std::vector<int> UpdateServer::awaited() const {
-  if (spec_.synchronisation != Synchronisation::staggered) return owing();
+  if (!policy_->in_turns) return owing();
   const int turn = planted_fault().out_of_turn ? workers_ - 1 - turn_ : turn_;
   return {rank_of(turn)};
 }
@@ -138,7 +138,7 @@ void UpdateServer::settle(Served& served) {
 }
 
 void UpdateServer::update(int gradients) {
-  const float* sum = together_ ? sum_.data() : gradient_.data();
+  const float* sum = policy_->adds_up() ? sum_.data() : gradient_.data();
   const auto momentum = static_cast<float>(optimizer_momentum(spec_));
   sgd_update({static_cast<float>(spec_.learning_rate), momentum}, weights_.data(), velocity_.data(),
              sum, static_cast<float>(1.0 / gradients), weights_.size());
@@ -148,7 +148,7 @@ void UpdateServer::update(int gradients) {
 void UpdateServer::take(int worker) {
   Served& served = served_[static_cast<std::size_t>(worker)];
   const double start_us = now_us();
-  const bool late = together_ && head_.version != version_;
+  const bool late = policy_->adds_up() && head_.version != version_;
   log_.push_back({late ? UpdateEvent::Kind::dropped : UpdateEvent::Kind::applied,
                   static_cast<std::uint32_t>(worker), served.clock});
   ++served.clock;
@@ -156,7 +156,7 @@ void UpdateServer::take(int worker) {
   waiting_.push_back(worker);
   turn_ = (turn_ + 1) % workers_;
   if (late) return;
-  if (!together_) {
+  if (!policy_->adds_up()) {
     const int all = workers_ * spec_.group_size;
     update(all);
     if (planted_fault().use_twice && worker == workers_ - 1) update(all);
@@ -172,19 +172,11 @@ void UpdateServer::take(int worker) {
 }
 
 bool UpdateServer::may_go_on(const Served& served) const {
-  switch (spec_.synchronisation) {
-    case Synchronisation::ssp: {
-      std::uint32_t slowest = served.in_phase;
-      for (const auto& other : served_) slowest = std::min(slowest, other.in_phase);
-      const int bound = spec_.staleness + (planted_fault().exceed_bound ? 1 : 0);
-      return served.in_phase - slowest <= static_cast<std::uint32_t>(bound);
-    }
-    case Synchronisation::bsp:
-    case Synchronisation::backup:
-      return served.head.version != version_;  // its part of this update is in, or it was late
-    default:
-      return true;
-  }
+  std::uint32_t slowest = served.in_phase;
+  for (const auto& other : served_) slowest = std::min(slowest, other.in_phase);
+  std::uint32_t ahead = served.in_phase - slowest;
+  if (planted_fault().exceed_bound && ahead > 0) --ahead;
+  return policy_->may_go_on(spec_, {ahead, served.head.version != version_});
 }
 
 void UpdateServer::release(std::uint64_t budget) {
@@ -220,9 +212,9 @@ void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
 std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   const auto wanted_rounds = static_cast<std::size_t>(rounds);
   // Steps of the phase; with backup workers updates end it, and steps beside them are free.
-  const std::uint64_t budget =
-      together_ ? UINT64_MAX
-                : static_cast<std::uint64_t>(rounds) * static_cast<std::uint64_t>(workers_);
+  const std::uint64_t budget = policy_->adds_up() ? UINT64_MAX
+                                                  : static_cast<std::uint64_t>(rounds) *
+                                                        static_cast<std::uint64_t>(workers_);
   allowed_ = static_cast<std::uint64_t>(workers_);
   for (auto& served : served_) {
     served.computes = true;
@@ -243,7 +235,7 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
     round.loss += head_.loss;
     round.update_us += update_us_;
     ++came;
-    const bool over = together_ ? version_ != before : came == workers_;
+    const bool over = policy_->adds_up() ? version_ != before : came == workers_;
     if (over) {
       round.loss /= came;
       round.total_us = now_us() - round.start_us;

@@ -9,6 +9,7 @@
 #include "train/plan/exchange_plan.hpp"
 #include "train/synchronise/message_buffers.hpp"
 #include "train/synchronise/update_log.hpp"
+#include "train/synchronise/update_policy.hpp"
 #include "train/synchronise/worker_group.hpp"
 #include "workers/messages.hpp"
 
@@ -91,9 +92,9 @@ class UpdateServer {
   TrainingSpec whole_;
   TrainingSpec spec_;  ///< how workers wait now
   Micros silence_;
-  int workers_;            ///< groups, where there are any
-  bool together_ = false;  ///< gradients of one version are summed
-  int wanted_ = 1;         ///< gradients of an update
+  int workers_;  ///< groups, where there are any
+  const UpdatePolicy* policy_ = nullptr;
+  int wanted_ = 1;  ///< gradients of an update
   std::vector<float> weights_;
   std::vector<float> velocity_;
   std::vector<float> sum_;

@@ -14,6 +14,7 @@
 #include "tests/train/same_bits.hpp"
 #include "train/codecs/queued_codec.hpp"
 #include "train/oracle/codec_replay.hpp"
+#include "workers/collectives/sum.hpp"
 
 using namespace dynamiccl;
 using dynamiccl::testing::IdleCommunicator;
