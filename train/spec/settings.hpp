@@ -108,119 +108,90 @@ inline constexpr int kAnyWorker = -1;
 inline constexpr const char* kNoTuner = "off";
 inline constexpr const char* kOnlineTuner = "online";
 
+// Each setting by the name of its row, whose text says what it is; here stands what that leaves
+// open.
+
 /// What is trained, on which data, for how long and how it is judged.
 struct TrainingTask {
-  TrainingModel model = TrainingModel::resnet18;  ///< "model"
-  int batch = 32;                                 ///< "batch": samples per worker and step
-  int sequence = 64;  ///< "sequence": tokens per sample, up to kPositions
-  /// "data": generated, or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
-  std::string data = kGeneratedData;
-  Precision precision = Precision::fp32;  ///< "precision": tf32 and bf16 on GPUs only
-  /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
-  /// ranks are only compared with each other.
+  TrainingModel model = TrainingModel::resnet18;
+  int batch = 32;
+  int sequence = 64;
+  std::string data = kGeneratedData;  ///< data_batch_1.bin says that a folder is CIFAR-10
+  Precision precision = Precision::fp32;
   int oracle = 0;
-  int samples = 2048;  ///< "samples": of one pass over generated data
-  int evaluate = 0;    ///< "evaluate": held-out samples for the accuracy; 0 = none, in epochs all
-  /// "steps": exactly so many measured steps, whatever the protocol's cap; 0 = the protocol's.
-  int steps = 0;
-  /// "epochs": at most so many passes over the data from the first weights on, the accuracy taken
-  /// after each; 0 = no passes, but steps.
-  int epochs = 0;
-  double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
-  int looks = 1;      ///< "looks": times in an epoch that the accuracy is taken
+  int samples = 2048;
+  int evaluate = 0;
+  int steps = 0;   ///< whatever the protocol's cap
+  int epochs = 0;  ///< from the first weights on
+  double target = 0;
+  int looks = 1;
 };
 SettingPart task_part();
 
 /// The arithmetic of an update.
 struct OptimizerSettings {
-  double learning_rate = 0.05;  ///< "learning_rate"
-  double momentum = 0.9;        ///< "momentum"
-  /// "lars": trust coefficient: a matrix' step is so long a part of its norm, whatever its
-  /// gradient's is (LARS, without weight decay); vectors go as SGD has it. 0 = none.
-  double lars = 0;
-  int rate_warmup = 0;  ///< "rate_warmup": steps in which the learning rate rises, linearly
+  double learning_rate = 0.05;
+  double momentum = 0.9;
+  double lars = 0;  ///< without weight decay; vectors go as SGD has it
+  int rate_warmup = 0;
 };
 SettingPart optimizer_part();
 
-/// Of what gradients one message is made, and how it travels.
+/// Of what gradients one message is made, and how it travels. Sizes of 0, written "auto", are left
+/// to the method: chosen by expected steps and a trial (ByteScheduler-A2A, DeAR), else the usual.
 struct MessageSettings {
-  /// Sizes; 0, written "auto", leaves them to the method: chosen by expected steps and a trial
-  /// (ByteScheduler-A2A, DeAR), else the usual ones.
-  Bytes partition{0};                    ///< "partition": largest part of ByteScheduler and PS
-  Bytes credit{0};                       ///< "credit": bytes in flight, ByteScheduler
-  Bytes bucket{0};                       ///< "bucket": DeAR's groups, DDP's buckets after its first
-  MergeRule merge = MergeRule::optimal;  ///< "merge"
-  Packing packing = Packing::none;       ///< "packing"
+  Bytes partition{0};
+  Bytes credit{0};
+  Bytes bucket{0};
+  MergeRule merge = MergeRule::optimal;
+  Packing packing = Packing::none;
 };
 SettingPart message_part();
 
 /// Servers of the methods that have some.
 struct ServerSettings {
-  /// "optimizer": worker or server, PS only.
   OptimizerPlace optimizer = OptimizerPlace::worker;
-  /// "servers": ranks 0 to servers-1, PS only; 0 = one dedicated, all ranks colocated.
-  int servers = 0;
-  /// "placement": PS only.
+  int servers = 0;  ///< ranks 0 to servers-1
   ServerPlacement placement = ServerPlacement::dedicated;
-  ServerSums server_sums = ServerSums::host;  ///< "server_sums": dedicated servers over NCCL
+  ServerSums server_sums = ServerSums::host;
 };
 SettingPart server_part();
 
 /// When workers meet, and what becomes of their weights or gradients then.
 struct MeetingSettings {
-  Synchronisation synchronisation = Synchronisation::bsp;  ///< "synchronisation"
-  int staleness = 3;  ///< "staleness": SSP: steps that one may be ahead of the slowest
-  int backups = 1;    ///< "backups": workers of a step that a server does not wait for
-  /// "local_steps": steps of a round, after which weights are averaged; a sample is a round.
-  int local_steps = 1;
-  /// "local_after": post-local's steps with sums of gradients, without epochs the warm-up's among
-  /// them.
+  Synchronisation synchronisation = Synchronisation::bsp;
+  int staleness = 3;
+  int backups = 1;
+  int local_steps = 1;  ///< of a round, which is a sample
   int local_after = 0;
-  PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
-  /// "gossip_pull": with encoded weights of neighbours, the part of the way from what is known of a
-  /// worker's own weights to what is known of its neighbours' that it goes in a round
+  PeerGraph topology = PeerGraph::ring;
   double gossip_pull = 0.5;
-  /// "slow_momentum": of the way from one average of the weights to the next (SlowMo); 0: none.
   double slow_momentum = 0;
-  DataShares shares = DataShares::equal;  ///< "shares"
-  /// "participants": workers that take part in a round, drawn anew for each; 0: all.
+  DataShares shares = DataShares::equal;
   int participants = 0;
-  /// "lag_threshold": LAG: how far a gradient may be from the one sent last, its square over the
-  /// mean square of the last kLagWindow movements of the weights, each over the learning rate.
-  double lag_threshold = 1;
-  int adapt_every = 100;  ///< "adapt_every": AdaComm: steps after which the loss is looked at
-  /// "elastic": EASGD: part of the way that the centre goes to the workers' mean in a round; each
-  /// worker goes so much of its way to the centre divided by their number.
-  double elastic = 0.9;
-  /// "group_size": workers that sum their gradients among themselves, whose first one speaks with
-  /// the server: that one answers groups as it would workers.
-  int group_size = 1;
-  /// "switch_to": how workers wait from the end of epoch `switch_after` on; nullopt: as before.
+  double lag_threshold = 1;  ///< of the last kLagWindow movements, each over the learning rate
+  int adapt_every = 100;
+  double elastic = 0.9;  ///< a worker goes so much of its way, divided by the workers' number
+  int group_size = 1;    ///< the server answers groups as it would workers
   std::optional<Synchronisation> switch_to;
-  int switch_after = 1;  ///< "switch_after": epochs
+  int switch_after = 1;
 };
 SettingPart meeting_part();
 
 /// CodecSpec is the part of encoded gradients.
 SettingPart codec_part();
 
-/// How fast workers compute at most, by waiting.
+/// How fast workers compute at most, by waiting: stands for slower processors than there are.
 struct PaceSettings {
-  /// "pace": milliseconds that a step's computation takes at least, by waiting: stands for slower
-  /// processors than there are; 0 = as it comes.
   double pace = 0;
-  /// "slow_factor": how many times as long computation takes on a slowed worker, by waiting.
   double slow_factor = 1;
-  /// "slow_worker": the slowed one; kAnyWorker: in each step another one, drawn by the seed.
-  int slow_worker = kAnyWorker;
+  int slow_worker = kAnyWorker;  ///< drawn by the seed
 };
 SettingPart pace_part();
 
 /// With what a rank trains: its processors, and who sets the library's calls.
 struct RankSettings {
-  int threads = 0;  ///< "threads": of computation per rank; 0 = cores / ranks
-  /// "tuner": who chooses the library's settings for the all-reduces of each step: nobody, an agent
-  /// that learns from the steps, or a table, by its path.
+  int threads = 0;
   std::string tuner = kNoTuner;
 };
 SettingPart rank_part();
