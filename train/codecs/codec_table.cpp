@@ -7,7 +7,7 @@ namespace dynamiccl {
 CodecMaker make_float16, make_bfloat16, make_int8, make_onebit, make_ef_sign, make_signsgd,
     make_terngrad, make_qsgd, make_natural, make_topk, make_randomk, make_threshold, make_dgc,
     make_powersgd, make_stc, make_sbc, make_three_lc, make_adacomp, make_gtopk, make_diana,
-    make_sketch, make_qsgd_adaptive;
+    make_sketch, make_qsgd_adaptive, make_cocktail;
 
 namespace {
 
@@ -26,7 +26,8 @@ constexpr CodecClass kClasses[] = {
     {Codec::stc, make_stc},           {Codec::sbc, make_sbc},
     {Codec::three_lc, make_three_lc}, {Codec::adacomp, make_adacomp},
     {Codec::gtopk, make_gtopk},       {Codec::diana, make_diana},
-    {Codec::sketch, make_sketch},     {Codec::qsgd_adaptive, make_qsgd_adaptive}};
+    {Codec::sketch, make_sketch},     {Codec::qsgd_adaptive, make_qsgd_adaptive},
+    {Codec::cocktail, make_cocktail}};
 
 }  // namespace
 

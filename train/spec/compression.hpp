@@ -37,7 +37,8 @@ enum class Codec {
   gtopk,
   diana,
   sketch,
-  qsgd_adaptive
+  qsgd_adaptive,
+  cocktail
 };
 
 enum class CodecKind {
@@ -282,7 +283,14 @@ inline constexpr std::array kCodecs{
              .name = "qsgd-adaptive",
              .unbiased = true,
              .alike = false,
-             .on_gpus = false}};
+             .on_gpus = false},
+    CodecRow{.codec = Codec::cocktail,
+             .name = "cocktail",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true,
+             .on_gpus = false,
+             .bytes = kept_bytes<14, 1>}};
 
 template <>
 struct NameTable<Codec> {

@@ -132,7 +132,7 @@ TEST_CASE("what was sent and what was kept make up the gradients", "[d-91]") {
   const Codec codec =
       GENERATE(Codec::int8, Codec::onebit, Codec::ef_sign, Codec::terngrad, Codec::qsgd,
                Codec::natural, Codec::topk, Codec::threshold, Codec::stc, Codec::sbc,
-               Codec::three_lc, Codec::adacomp, Codec::qsgd_adaptive);
+               Codec::three_lc, Codec::adacomp, Codec::qsgd_adaptive, Codec::cocktail);
   INFO(name_of(codec));
   constexpr std::size_t kCount = 3000;
   ExchangePlan plan = plan_of(codec, {kCount});
@@ -289,6 +289,27 @@ TEST_CASE("STC sends signs of the largest and their mean, SBC one side alone", "
   // 4 + 2 + 1 of the negative ones, 3 + 1 + 0.5 of the positive.
   const float mean = -7.0F / 3;
   CHECK(decoded(Codec::sbc) == std::vector<float>{0, mean, 0, 0, mean, 0, 0, mean});
+}
+
+TEST_CASE("CocktailSGD is 117 times smaller, and sends the largest of a sample in four bits",
+          "[d-83]") {
+  ExchangePlan plan = plan_of(Codec::cocktail, {100'000});
+  plan.codec.density = 4.0 / 1.75 / 117;
+  const auto worker = make_codec({plan, 0, 1});
+  const CodedPart part = coded_parts(plan, 0)[0];
+  const auto values = gradient_like(part.count);
+  const Coded coded(*worker, part, values);
+  CHECK_THAT(4.0 * 100'000 / static_cast<double>(coded.bytes), WithinRel(117, 0.01));
+  float most = 0;
+  std::size_t sent = 0;
+  for (const float value : coded.decoded) most = std::max(most, std::abs(value));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (coded.decoded[i] == 0) continue;
+    ++sent;
+    CHECK(std::abs(values[i] - coded.decoded[i]) <= most / 14 * 1.001F);
+  }
+  CHECK(sent > 100);
+  CHECK(sent <= kept_values(plan.codec.density, values.size()));
 }
 
 TEST_CASE("3LC packs five levels and runs of zeros into bytes", "[d-84]") {

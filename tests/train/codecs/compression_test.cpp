@@ -167,6 +167,7 @@ std::vector<Coded> part_codecs() {
          spec.density_warmup = 2;
        }},
       {Codec::stc},
+      {Codec::cocktail},
       {Codec::sbc, TrainingMethod::mg_wfbp},
       {Codec::three_lc, TrainingMethod::bsp_a2a},
       {Codec::adacomp, TrainingMethod::bsp_a2a},
