@@ -1,7 +1,7 @@
 // AdaComp: of each bin of values those that with one more gradient would reach the bin's largest,
 // as their sign and the mean of the bins' largest: how many, the mean, places, signs.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {

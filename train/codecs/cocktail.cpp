@@ -1,7 +1,7 @@
 // CocktailSGD: of a random sample, the same on all workers, the largest values, with four bits
 // each: the largest magnitude, a bit for each place of the sample, the levels.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,6 @@
 // DIANA: QSGD of how far a gradient is from what is known of it, which each frame adds to.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/level_loops.hpp"
+#include "train/codecs/loops/level_loops.hpp"
 
 namespace dynamiccl {
 namespace {

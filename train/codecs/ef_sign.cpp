@@ -1,6 +1,6 @@
 // Mean magnitude, a bit for each value.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sign_loops.hpp"
+#include "train/codecs/loops/sign_loops.hpp"
 
 namespace dynamiccl {
 namespace {

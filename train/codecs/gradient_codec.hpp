@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "train/codecs/coded_parts.hpp"
-#include "train/codecs/loops.hpp"
-#include "train/codecs/random_words.hpp"
+#include "train/codecs/loops/loops.hpp"
+#include "train/codecs/loops/random_words.hpp"
 
 namespace dynamiccl {
 

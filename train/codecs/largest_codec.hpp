@@ -1,7 +1,7 @@
 #pragma once
 
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 

@@ -1,6 +1,6 @@
 // Mean of the values that are not negative, mean of those that are, a bit for each.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sign_loops.hpp"
+#include "train/codecs/loops/sign_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,6 @@
 // QSGD: levels of the norm of some neighbours, rounded at random.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/level_loops.hpp"
+#include "train/codecs/loops/level_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -2,7 +2,7 @@
 // begins with them.
 #include "core/vocabulary/error.hpp"
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/level_loops.hpp"
+#include "train/codecs/loops/level_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,7 +1,7 @@
 // Sparse binary compression: of the largest that are positive and the largest that are negative
 // those with the larger mean: the mean, with its sign, and the places.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,6 @@
 // A bit for each value: 1 where it is negative. Their sum becomes what most workers say.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sign_loops.hpp"
+#include "train/codecs/loops/sign_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,6 @@
 #include "train/codecs/sketch.hpp"
 
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {

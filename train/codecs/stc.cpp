@@ -1,6 +1,6 @@
 // Sparse ternary compression: the largest as their sign and mean magnitude.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,7 +1,7 @@
 // 0 or the largest magnitude with its sign (values beyond 2.5 standard deviations are cut there),
 // so that the expected value is the value.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/level_loops.hpp"
+#include "train/codecs/loops/level_loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,6 @@
 // Values of at least some magnitude: how many, their places in order, the values.
 #include "train/codecs/gradient_codec.hpp"
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 namespace dynamiccl {
 namespace {

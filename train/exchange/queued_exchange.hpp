@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/codecs/queued_codec.hpp"
+#include "train/codecs/queued/queued_codec.hpp"
 #include "train/exchange/call_settings.hpp"
 #include "train/exchange/lanes.hpp"
 #include "train/plan/exchange_plan.hpp"

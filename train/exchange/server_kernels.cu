@@ -1,7 +1,7 @@
 // What a server does with the gradients that came to its GPU.
 #include "train/exchange/server_kernels.hpp"
 
-#include "train/codecs/gpu_kernels_base.cuh"
+#include "train/codecs/queued/gpu_kernels_base.cuh"
 
 namespace dynamiccl::kernels {
 namespace {

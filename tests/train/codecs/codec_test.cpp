@@ -14,8 +14,8 @@
 
 #include "core/vocabulary/error.hpp"
 #include "tests/train/same_bits.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 #include "train/codecs/powersgd.hpp"
-#include "train/codecs/sparse_loops.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

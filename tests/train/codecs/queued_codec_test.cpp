@@ -12,7 +12,7 @@
 #include "tests/train/idle_communicator.hpp"
 #include "tests/train/paced_gpu.hpp"
 #include "tests/train/same_bits.hpp"
-#include "train/codecs/queued_codec.hpp"
+#include "train/codecs/queued/queued_codec.hpp"
 #include "train/oracle/codec_replay.hpp"
 #include "workers/collectives/sum.hpp"
 

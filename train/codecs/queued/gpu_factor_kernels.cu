@@ -1,5 +1,5 @@
 // Two factors of low rank in a matrix's place.
-#include "train/codecs/gpu_kernels_base.cuh"
+#include "train/codecs/queued/gpu_kernels_base.cuh"
 
 namespace dynamiccl::kernels {
 namespace {

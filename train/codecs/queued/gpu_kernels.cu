@@ -1,5 +1,5 @@
 // Quantised values, and 16 bits of a value.
-#include "train/codecs/gpu_kernels_base.cuh"
+#include "train/codecs/queued/gpu_kernels_base.cuh"
 
 namespace dynamiccl::kernels {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // Levels that are rounded at random, a few bits each.
-#include "train/codecs/loops.hpp"
-#include "train/codecs/random_words.hpp"
+#include "train/codecs/loops/loops.hpp"
+#include "train/codecs/loops/random_words.hpp"
 
 namespace dynamiccl {
 

@@ -1,10 +1,10 @@
-#include "train/codecs/sparse_loops.hpp"
+#include "train/codecs/loops/sparse_loops.hpp"
 
 #include <functional>
 #include <utility>
 
 #include "core/vocabulary/error.hpp"
-#include "train/codecs/loops.hpp"
+#include "train/codecs/loops/loops.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // A bit for each value, which three codecs share.
-#include "train/codecs/loops.hpp"
+#include "train/codecs/loops/loops.hpp"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

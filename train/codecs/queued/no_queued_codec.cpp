@@ -1,4 +1,4 @@
-#include "train/codecs/queued_codec.hpp"
+#include "train/codecs/queued/queued_codec.hpp"
 
 namespace dynamiccl {
 

@@ -1,4 +1,4 @@
-#include "train/codecs/queued_codec.hpp"
+#include "train/codecs/queued/queued_codec.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "train/codecs/gpu_kernels.hpp"
 #include "train/codecs/gradient_codec.hpp"
+#include "train/codecs/queued/gpu_kernels.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -2,7 +2,7 @@
 
 // What all kernels of codecs share: a block's chunk of a message, and what is measured of it.
 // Compiled by nvcc; tests compile the same text for the host, a thread for each of a block's.
-#include "train/codecs/gpu_kernels.hpp"
+#include "train/codecs/queued/gpu_kernels.hpp"
 
 #ifdef __CUDACC__
 #include <cuda_fp16.h>
@@ -11,7 +11,7 @@
 #include "tests/train/kernels_on_host.hpp"
 #endif
 
-#include "train/codecs/random_words.hpp"
+#include "train/codecs/loops/random_words.hpp"
 
 namespace dynamiccl::kernels {
 namespace {

@@ -1,5 +1,5 @@
 // The largest values of a message, and drawn ones.
-#include "train/codecs/gpu_kernels_base.cuh"
+#include "train/codecs/queued/gpu_kernels_base.cuh"
 
 namespace dynamiccl::kernels {
 namespace {
