@@ -30,8 +30,10 @@ std::size_t cut_of(std::string_view text, std::size_t end) {
   const auto mark = text.find_last_of(kMarks.substr(1), end - 1);
   const bool at_mark = mark != std::string_view::npos;
   if (at_mark && mark >= end / 2) return mark + 1;
-  // In the first half, where the word behind it has room in the next line.
-  const auto word_end = std::min(text.find_first_of(kMarks, end), text.size());
+  // In the first half, where the word behind it has room in the next line: a word that goes on
+  // beyond that has none.
+  const auto near = text.substr(0, 2 * end + 1);
+  const auto word_end = std::min(near.find_first_of(kMarks, end), near.size());
   if (at_mark && (!at_blank || mark > blank)) return word_end - mark <= end ? mark + 1 : end;
   return at_blank && word_end - blank - 1 <= end ? blank : end;
 }
@@ -49,15 +51,15 @@ std::size_t columns_of_text(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_code_point));
 }
 
-std::vector<std::string> broken_lines(std::string text, std::size_t columns) {
+std::vector<std::string> broken_lines(std::string_view text, std::size_t columns) {
   columns = std::max<std::size_t>(columns, 1);
   std::vector<std::string> lines;
-  while (columns_of_text(text) > columns) {
-    const auto cut = cut_of(text, bytes_of(text, columns));
-    lines.push_back(text.substr(0, cut));
-    text.erase(0, text[cut] == ' ' ? cut + 1 : cut);
+  for (auto end = bytes_of(text, columns); end < text.size(); end = bytes_of(text, columns)) {
+    const auto cut = cut_of(text, end);
+    lines.emplace_back(text.substr(0, cut));
+    text.remove_prefix(text[cut] == ' ' ? cut + 1 : cut);
   }
-  lines.push_back(std::move(text));
+  lines.emplace_back(text);
   return lines;
 }
 

@@ -12,7 +12,7 @@ std::size_t columns_of_text(std::string_view text);
 
 /// A text in lines of at most `columns`, at least one of them: broken between words, else behind a
 /// mark such as those of paths and lists, else anywhere. Blanks within a line stay.
-std::vector<std::string> broken_lines(std::string text, std::size_t columns);
+std::vector<std::string> broken_lines(std::string_view text, std::size_t columns);
 
 /// Lines of at most `columns`: what is longer goes on below itself, below the last column of a
 /// line that has several ("  name   what it is").

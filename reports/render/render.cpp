@@ -132,6 +132,8 @@ std::vector<std::size_t> least_widths(const HumanTable& table,
 /// Takes columns down to what fits, as far as they may: headings of numbers, then the widest text.
 void fit_widths(const HumanTable& table, std::vector<std::size_t>& widths, std::size_t width) {
   const auto least = least_widths(table, widths);
+  for (std::size_t i = 0; i < widths.size(); ++i)
+    widths[i] = std::min(widths[i], std::max(width, least[i]));  // more fits in no table
   for (const bool numbers : {true, false})
     while (width_of_line(widths) > width) {
       std::size_t widest = widths.size();

@@ -23,6 +23,17 @@ TEST_CASE("lines are as long as they look: a letter of several bytes is one colu
   CHECK(broken_lines("\u00e4\u00f6\u00fc\u20ac", 2) == Lines{"\u00e4\u00f6", "\u00fc\u20ac"});
 }
 
+TEST_CASE("the time to break a text grows with its length, and no faster") {
+  // With the square of it these would take an hour.
+  for (const char* piece : {"a", "a b", "abcde-", "\u00e4"}) {
+    std::string text;
+    while (text.size() < 8'000'000) text += piece;
+    std::size_t bytes = 0;
+    for (const auto& line : broken_lines(text, 10)) bytes += line.size();
+    CHECK(bytes > text.size() / 2);
+  }
+}
+
 TEST_CASE("a long line goes on below its last column") {
   const std::string text =
       "Options:\n"

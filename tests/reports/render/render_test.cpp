@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "core/vocabulary/json.hpp"
@@ -52,6 +53,21 @@ TEST_CASE("settings that never change leave the rows and are named once") {
   const auto human = humanise(table);
   CHECK(human.columns == std::vector<std::string>{"datatype", "x"});
   CHECK(human.held_fixed == "ranks 2");
+}
+
+TEST_CASE("a text of megabytes is broken into a narrow table in time that grows with its length") {
+  std::string text;
+  while (text.size() < 8'000'000) text += "\x1b]0;x\x07 ";
+  const Table table{{"name", "note", "id"}, {{text, text, std::int64_t{1}}}};
+  const auto shown = render_table(table, OutputFormat::text, {}, 80);
+  CHECK(shown.find('\x1b') == std::string::npos);
+  std::size_t widest = 0;
+  for (std::size_t at = 0; at < shown.size();) {
+    const auto end = shown.find('\n', at);
+    widest = std::max(widest, end - at);
+    at = end + 1;
+  }
+  CHECK(widest == 80);
 }
 
 TEST_CASE("Markdown cells cannot break their table") {
