@@ -149,7 +149,12 @@ void find_knobs(std::vector<PlacedStart>& starts) {
       for (const auto& [setting, value] : start->start->settings) names.insert(setting);
     for (const auto& setting : names) {
       std::set<std::string> values;
+      std::map<std::string, std::size_t> hidden;  // by the order in which they appear
       const auto value_of = [&](const PlacedStart& start) {
+        if (const auto not_stored = start.start->hidden.find(setting);
+            not_stored != start.start->hidden.end())
+          return fmt::format("value {} (not stored)",
+                             hidden.emplace(not_stored->second, hidden.size() + 1).first->second);
         const auto found = start.start->settings.find(setting);
         return found == start.start->settings.end() ? std::string("unset") : found->second;
       };
@@ -386,6 +391,24 @@ void add_origin(RunInfo& run, const ForeignStart& start, const std::string& form
   run.host_json = hosts.dump();
 }
 
+/// Of starts that are taken for launches of one job: what their command lines say differently,
+/// which no knob tells; "" = nothing.
+std::string commands_that_differ(const std::vector<const PlacedStart*>& starts) {
+  std::set<std::string> commands;
+  for (const auto* start : starts) {
+    const auto& command =
+        start->start->argv.empty() ? start->start->command : join(start->start->argv, " ");
+    // What no line tells may be the same.
+    if (!command.empty()) commands.insert(command);
+  }
+  if (commands.size() < 2) return "";
+  return fmt::format(
+      "launches of one job are what was started as \"{}\" and \"{}\"{}, which is not the same "
+      "command",
+      *commands.begin(), *std::next(commands.begin()),
+      commands.size() > 2 ? fmt::format(" and in {} other ways", commands.size() - 2) : "");
+}
+
 }  // namespace
 
 std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
@@ -421,13 +444,7 @@ std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
                       "own, and no launches of one",
                       setting, join({values.begin(), values.end()}, ", ")));
   for (const auto& [name, same] : repeats) {
-    std::set<std::string> commands;
-    for (const auto* start : same) commands.insert(join(start->start->argv, " "));
-    if (commands.size() > 1)
-      told.push_back(
-          fmt::format("launches of one job are what was started as \"{}\", which is "
-                      "not the same command",
-                      join({commands.begin(), commands.end()}, "\" and \"")));
+    if (const auto differ = commands_that_differ(same); !differ.empty()) told.push_back(differ);
     std::map<std::string, std::vector<const PlacedStart*>> by_file;
     for (const auto* start : same) by_file[start->file->path].push_back(start);
     for (const auto& [path, of_file] : by_file) {

@@ -48,6 +48,9 @@ struct ForeignStart {
   /// What it was started with besides its rows' own knobs. What starts of one job differ in becomes
   /// a knob of theirs: they are no repeats of each other.
   std::map<std::string, std::string> settings;
+  /// Values that are not stored, of settings that are not known: they tell starts apart.
+  std::map<std::string, std::string> hidden;
+  std::string command;  ///< the line that shows how it was started; "" = none does. Not stored
   std::vector<std::string> warnings;  ///< what it says against itself, as a clause
   std::vector<std::string> left_out;  ///< tests of its file that are unknown here, "Init (line 1)"
   std::string banner;                 ///< the last line before it that no program of ours printed

@@ -118,6 +118,8 @@ class ImbReader : public SuiteReader {
     if (!launched_) launch_.begin(program_);
     launched_ = true;
     start.settings = program_.settings;
+    start.hidden = program_.hidden;
+    start.command = program_.command;
     start.banner = program_.banner;
     start.argv = recorded_command(program_.argv);
     start.settings.merge(options_in(program_.argv));

@@ -77,7 +77,12 @@ std::optional<std::string> row_before(const std::string& line, const LogPlace& l
   if (std::count_if(words.begin(), words.end(),
                     [](const std::string& word) { return number_of(word).has_value(); }) < 2)
     return std::nullopt;
-  if (log.stamped || hosts.contains(log.word)) return before;
+  // Of values only these begin with a letter.
+  const auto name = lower_case(log.word);
+  const bool is_host = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
+                       !name.starts_with("n/a") && !name.starts_with("nan") &&
+                       !name.starts_with("inf");
+  if (log.stamped || is_host || hosts.contains(log.word)) return before;
   std::set<std::string> values;
   for (const auto& host : hosts)
     if (log.word.ends_with(host)) values.insert(log.word.substr(0, log.word.size() - host.size()));

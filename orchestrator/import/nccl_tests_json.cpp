@@ -23,23 +23,22 @@ using nlohmann::ordered_json;
 /// More than anyone makes or has; what is multiplied from two of them is still a number.
 constexpr std::uint64_t kMostCalls = 1'000'000'000;
 
-/// Variables that steer the library; the file holds the whole environment, secrets too.
-bool may_be_kept(const std::string& name) {
-  return (name == "CUDA_VISIBLE_DEVICES" || name.starts_with("NCCL_")) && is_known_variable(name);
-}
-
-json kept_variables(const json& document) {
-  json kept = json::object();
-  if (!document.contains("env") || !document["env"].is_array()) return kept;
+/// Variables that steer libraries: the file holds the whole environment, secrets too. Of NCCL's
+/// those that are not known are told by their names.
+void add_variables(ForeignStart& start, const json& document) {
+  if (!document.contains("env") || !document["env"].is_array()) return;
   for (const auto& entry : document["env"]) {
     if (!entry.is_string()) continue;
     const auto text = entry.get<std::string>();
     const auto equals = text.find('=');
-    if (equals != std::string::npos && may_be_kept(text.substr(0, equals)))
-      kept[text.substr(0, equals)] =
-          recorded_value(text.substr(0, equals), text.substr(equals + 1));
+    const auto name = text.substr(0, equals);
+    if (equals == std::string::npos || !steers_library(name) ||
+        (!is_known_variable(name) && !name.starts_with("NCCL_")))
+      continue;
+    const auto setting = setting_text(SettingScope::env, name);
+    add_setting(start, setting, text.substr(equals + 1));
+    start.environment[name] = start.settings.at(setting);
   }
-  return kept;
 }
 
 /// 22703 is NCCL 2.27.3.
@@ -92,7 +91,7 @@ class JsonReader {
 
   ForeignStart read(const json& document) {
     start_.argv = recorded_command(document.value("args", std::vector<std::string>{}));
-    start_.environment = kept_variables(document);
+    add_variables(start_, document);
     if (document.contains("nccl_version"))
       start_.source["nccl_library"] = nccl_version(document["nccl_version"].get<int>());
     for (const char* key : {"start_time", "end_time", "average_bus_bandwidth"}) {
@@ -183,9 +182,6 @@ class JsonReader {
       if (config.contains(key) && (config[key] == true || config[key] == "true"))
         start_.settings[key] = "1";
     start_.settings.merge(options_in(start_.argv));
-    for (const auto& [name, value] : start_.environment.items())
-      if (value.is_string())
-        start_.settings[setting_text(SettingScope::env, name)] = value.get<std::string>();
     if (config.contains("validation")) start_.verify = number("validation", 0) != 0;
     const auto devices = config.value("devices", json::array());
     const auto ranks = groups_of(devices);

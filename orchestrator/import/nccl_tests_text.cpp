@@ -146,6 +146,7 @@ class TextReader {
     if (text.starts_with('#')) return read_comment(text);
     if (heading_.is_row(line)) return read_row(line);
     if (text.empty()) return;
+    refuse_end_of_row(text);
     if (text.starts_with("rccl-tests:")) {
       if (starts_.empty()) begin();
       starts_.back().source["suite"] = "rccl-tests";
@@ -154,6 +155,20 @@ class TextReader {
       if (text.starts_with("Out of bounds") && !starts_.empty()) read_verdict("# " + text);
       launch_.read(text, line_);
     }
+  }
+
+  /// A line that holds what the row above it lacks: read as half a row, it would lose a time.
+  void refuse_end_of_row(const std::string& text) const {
+    const auto words = words_of(text);
+    if (words_of_short_row_ > 0 &&
+        words_of_short_row_ + words.size() == heading_.columns().size() &&
+        std::all_of(words.begin(), words.end(), [](const std::string& word) {
+          return word == "N/A" || number_of(word).has_value();
+        }))
+      refuse(
+          fmt::format("the end of the row above, which breaks off behind {} of its {} values: "
+                      "put both into one line",
+                      words_of_short_row_, heading_.columns().size()));
   }
 
   void read_heading(const std::string& line, const std::string& text) {
@@ -472,6 +487,8 @@ class TextReader {
                          heading_.columns().size(), join(words, " ")));
     }
     signs_.headings = 0;
+    const auto words = words_of(line).size();
+    words_of_short_row_ = words < heading_.columns().size() ? words : 0;
     if (count_of(column(values, "size"), here(), "size in bytes") == 0) {
       if (signs_.empty_rows++ == 0) signs_.empty_line = line_;
       return;
@@ -547,6 +564,7 @@ class TextReader {
   std::size_t line_ = 0;
   NcclHeading heading_;
   Signs signs_;
+  std::size_t words_of_short_row_ = 0;  ///< of the last row, where the heading has more columns
   LaunchLines launch_;
   std::optional<int> launch_ranks_;  ///< processes of the launcher of the current start
   std::vector<ForeignStart> starts_;

@@ -149,11 +149,17 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> wo
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+/// Whether the next two words are a parameter of Open MPI and its value.
+bool names_parameter(std::string_view option) {
+  return is_one_of(option, {"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca"});
+}
+
 /// The value of a variable or parameter whose name is the word before it.
 std::string recorded_named(const std::string& option, const std::string& name,
                            const std::string& value) {
-  const bool parameter = is_one_of(option, {"--mca", "-mca", "--prtemca", "--pmixmca"});
-  return is_known_variable(parameter ? "OMPI_MCA_" + name : name) ? value : std::string(kRedacted);
+  return is_known_variable(names_parameter(option) ? "OMPI_MCA_" + name : name)
+             ? value
+             : std::string(kRedacted);
 }
 
 }  // namespace
@@ -178,7 +184,7 @@ std::vector<std::string> recorded_command(const std::vector<std::string>& argv) 
       recorded.emplace_back(kRedacted);
     else if (!own.empty() && is_secret_option(own.substr(0, own.size() - 1)))
       recorded.push_back(own + std::string(kRedacted));
-    else if (is_one_of(option, {"-genv", "-env", "--mca", "-mca", "--prtemca", "--pmixmca"}))
+    else if (is_one_of(option, {"-genv", "-env"}) || names_parameter(option))
       recorded.push_back(recorded_named(option, before, argument));
     else
       recorded.push_back(

@@ -151,6 +151,7 @@ TEST_CASE("log lines of NCCL within a row are taken out of it", "[G-01]") {
   CHECK(log(kInfo, kRow.substr(0, cut) + kInfo + kInfo + kRow.substr(cut, second - cut) + kInfo +
                        kRow.substr(second))
             .cells == kTableCells);
+  CHECK(log("", around(" " + kInfo)).cells == kTableCells);
   // "-13node" is -1 before 3node, or -13 before node: known where the host wrote elsewhere, too.
   const std::string digit = "3" + kInfo;
   CHECK(log(digit, around(digit)).cells == kTableCells);
@@ -168,6 +169,10 @@ TEST_CASE("log lines of NCCL within a row are taken out of it", "[G-01]") {
   const auto torn = log("", kRow.substr(0, cut) + "\n" + kRow);
   CHECK(torn.exit_code == 2);
   CHECK_THAT(torn.err, ContainsSubstring("x.txt:8: a row without a time"));
+  const auto halves = log("", kRow.substr(0, second) + "\n" + kInfo + kRow.substr(second));
+  CHECK(halves.exit_code == 2);
+  CHECK_THAT(halves.err, ContainsSubstring("x.txt:10: the end of the row above, which breaks off "
+                                           "behind 9 of its 13 values"));
 }
 
 TEST_CASE("columns and footers that say FAILED fail their rows", "[G-01]") {

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
@@ -42,10 +44,12 @@ class ImportedLaunches {
     INFO(result.err);
     REQUIRE(result.exit_code == 0);
     printed_ = nlohmann::json::parse(result.out)[0];
+    said_ = result.err;
   }
 
   [[nodiscard]] std::string db() const { return folder_.file("x.sqlite"); }
   [[nodiscard]] const nlohmann::json& printed() const { return printed_; }
+  [[nodiscard]] const std::string& said() const { return said_; }
 
   /// "status launches reason" of a cell.
   [[nodiscard]] std::string cell(const std::string& collective, int size) const {
@@ -61,6 +65,7 @@ class ImportedLaunches {
  private:
   ScratchFolder folder_;
   nlohmann::json printed_;
+  std::string said_;
 };
 
 }  // namespace
@@ -200,6 +205,90 @@ TEST_CASE("of the protocol is kept what all starts agree in") {
   const auto protocol = nlohmann::json::parse(made.run.protocol_json);
   CHECK(protocol["warmup"] == 5);
   CHECK_FALSE(protocol.contains("iterations"));
+}
+
+TEST_CASE("two files are launches of one cell only where their command lines say the same",
+          "[G-01]") {
+  const auto knobs_of = [](const std::string& first, const std::string& second) {
+    const ImportedLaunches imported({first + "\n" + osu_test("Allreduce Latency", 1, 1),
+                                     second + "\n" + osu_test("Allreduce Latency", 1, 2)});
+    const Table table =
+        Reader(imported.db())
+            .query("SELECT DISTINCT cell_knobs AS knobs FROM v_cell ORDER BY 1", {});
+    const TableView rows(table);
+    std::string knobs;
+    for (std::size_t i = 0; i < rows.size(); ++i) knobs += rows.text(i, "knobs");
+    return std::pair(knobs, imported.said());
+  };
+  const std::string program = " ./osu_allreduce -i 10";
+  for (const auto& [first, second, knobs] : std::vector<std::array<std::string, 3>>{
+           {"mpirun -n 4 -x UCX_TLS=rc,sm", "mpirun -n 4 -x UCX_TLS=rc,self",
+            R"({"env.UCX_TLS":"rc,self"}{"env.UCX_TLS":"rc,sm"})"},
+           {"mpiexec -genv UCX_TLS rc", "mpiexec -genv UCX_TLS tcp",
+            R"({"env.UCX_TLS":"rc"}{"env.UCX_TLS":"tcp"})"},
+           {"srun --export=ALL,NCCL_ALGO=Ring", "srun --export=ALL,NCCL_ALGO=Tree,A=1,b",
+            R"({"env.NCCL_ALGO":"Ring"}{"env.NCCL_ALGO":"Tree"})"},
+           {"docker run -eNCCL_ALGO=Ring i", "docker run --env=NCCL_ALGO=\"Tree\" i",
+            R"({"env.NCCL_ALGO":"Ring"}{"env.NCCL_ALGO":"Tree"})"},
+           {"+ MPIR_CVAR_CH4_NETMOD=ofi", "+ MPIR_CVAR_CH4_NETMOD=ucx",
+            R"({"env.MPIR_CVAR_CH4_NETMOD":"ofi"}{"env.MPIR_CVAR_CH4_NETMOD":"ucx"})"},
+           {"mpirun --mca pml ucx", "mpirun -gmca pml ob1",
+            R"({"mca.pml":"ob1"}{"mca.pml":"ucx"})"},
+           {"mpirun -n 4 \\\n --bind-to core \\\n", "mpirun -n 4 -bind-to none",
+            R"({"--bind-to":"core"}{"--bind-to":"none"})"},
+           {"srun --cpu_bind=cores", "srun", R"({"--cpu-bind":"cores"}{"--cpu-bind":"unset"})"},
+           {"mpirun -x NCCL_OF_NOBODY=hush", "mpirun -x NCCL_OF_NOBODY=hash",
+            R"_({"env.NCCL_OF_NOBODY":"value 1 (not stored)"})_"
+            R"_({"env.NCCL_OF_NOBODY":"value 2 (not stored)"})_"},
+           {"mpirun --mca sec_key hush", "mpirun --mca sec_key hash",
+            R"_({"mca.sec_key":"value 1 (not stored)"}{"mca.sec_key":"value 2 (not stored)"})_"}}) {
+    INFO(first << "\n" << second);
+    const auto told = knobs_of(first + program, second + program);
+    CHECK(told.first == knobs);
+    CHECK_THAT(told.second, ContainsSubstring("so their starts are cells of their own") &&
+                                !ContainsSubstring("hush") && !ContainsSubstring("hash"));
+  }
+  // What is no setting may make a difference all the same.
+  const auto nodes = knobs_of("$ mpirun -H a" + program + " > out.1",
+                              "me@a:~$ mpirun -H b" + program + " 2>&1 | tee out.2");
+  CHECK(nodes.first == "{}");
+  CHECK_THAT(nodes.second,
+             ContainsSubstring("launches of one job are what was started as \"mpirun -H a "
+                               "./osu_allreduce -i 10\" and \"mpirun -H b ./osu_allreduce -i 10\","
+                               " which is not the same command"));
+  for (const auto& [first, second] : std::map<std::string, std::string>{
+           {"$ mpirun" + program + " > out.1", "+ mpirun" + program + " | tee out.2"},
+           {"SLURM_JOB_ID=1", "SLURM_JOB_ID=2"},
+           {"monday: osu_allreduce", "tuesday: osu_allreduce"}}) {
+    INFO(first);
+    const auto same = knobs_of(first, second);
+    CHECK(same.first == "{}");
+    CHECK_THAT(same.second, !ContainsSubstring("command") && !ContainsSubstring("differ"));
+  }
+}
+
+TEST_CASE("variables in the JSON of nccl-tests tell launches apart", "[G-01]") {
+  const auto started = [](const std::vector<std::string>& variables) {
+    nlohmann::json document = {
+        {"results",
+         {{{"size", 4},
+           {"count", 1},
+           {"type", "float"},
+           {"redop", "sum"},
+           {"root", "-1"},
+           {"experiment_name", "AllReduce"},
+           {"out_of_place", {{"time", 1.0}, {"alg_bw", 0.0}, {"bus_bw", 0.0}, {"nwrong", 0}}}}}},
+        {"config", {{"nthreads", 1}, {"ngpus", 2}}},
+        {"env", variables}};
+    return read_nccl_tests_json(document.dump(), "x.json", {}).at(0);
+  };
+  const auto start = started({"UCX_TLS=rc,sm", "OMPI_MCA_pml=ucx", "OMPI_MCA_orte_jobid=7",
+                              "SLURM_JOB_ID=7", "NCCL_OF_NOBODY=hush", "HOME=/root"});
+  CHECK(start.settings == std::map<std::string, std::string>{{"env.UCX_TLS", "rc,sm"},
+                                                             {"env.OMPI_MCA_pml", "ucx"},
+                                                             {"env.NCCL_OF_NOBODY", "<redacted>"}});
+  CHECK(start.hidden.at("env.NCCL_OF_NOBODY") == "hush");
+  CHECK(start.environment.dump().find("hush") == std::string::npos);
 }
 
 TEST_CASE("a copy is refused as a launch, whatever its name", "[G-01]") {

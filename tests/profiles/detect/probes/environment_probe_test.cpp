@@ -71,6 +71,8 @@ TEST_CASE("a recorded command shows everything but secrets") {
         Argv{"docker", "exec", "--env", "api_key=<redacted>", "--env=MY_SECRET=<redacted>"});
   CHECK(recorded_command({"env", "https_proxy=x", "-e", "https_proxy=me", "LR=1", "lr=1"}) ==
         Argv{"env", "https_proxy=x", "-e", "https_proxy=<redacted>", "LR=<redacted>", "lr=1"});
+  CHECK(recorded_command({"-gmca", "sec_key", "hush", "--gmca", "btl", "self"}) ==
+        std::vector<std::string>{"-gmca", "sec_key", "<redacted>", "--gmca", "btl", "self"});
   CHECK(recorded_command({"--mca", "sec_key", "hush", "--mca", "btl", "^vader"}) ==
         Argv{"--mca", "sec_key", "<redacted>", "--mca", "btl", "^vader"});
   CHECK(recorded_command({"run", "--password", "hush", "--token=hush", "-xDB_PW=hush"}) ==
