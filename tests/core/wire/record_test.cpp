@@ -106,9 +106,15 @@ TEST_CASE("run.json survives the round trip and other versions are refused") {
   config.architecture = Architecture::ps;
   config.ranks = 2;
   config.seed = 0xFFFFFFFFFFFFFFFFULL;
-  config.cells.push_back(
-      {"c1", Collective::push_pull, Bytes(4), DataType::float16, "library", true, {{"k", "v"}}});
-  config.cells.back().batch = 3;
+  config.cells.push_back({"c1",
+                          Collective::push_pull,
+                          Bytes(4),
+                          DataType::float16,
+                          "library",
+                          true,
+                          {{"k", "v"}},
+                          3,
+                          {}});
   const auto back = run_config_from_json(to_json(config));
   CHECK(back.cells.back().batch == 3);
   CHECK(back.seed == config.seed);
