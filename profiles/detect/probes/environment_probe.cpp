@@ -162,6 +162,48 @@ std::string recorded_named(const std::string& option, const std::string& name,
              : std::string(kRedacted);
 }
 
+/// Whether a word is several to a shell, as in `sh -c 'cd x && NAME=VALUE program'`.
+bool is_script(std::string_view word) {
+  return word.find_first_of(" \t\n;&|(`") != std::string_view::npos;
+}
+
+/// Where the value of an assignment in a script ends: with its quotes, else its word.
+std::size_t end_of_value(std::string_view script, std::size_t begin) {
+  if (begin == script.size()) return begin;
+  const char first = script[begin];
+  const bool quoted = first == '"' || first == '\'';
+  const auto end =
+      quoted ? script.find(first, begin + 1) : script.find_first_of(" \t\n;&|()`\"'", begin);
+  return end == std::string_view::npos ? script.size() : end + (quoted ? 1 : 0);
+}
+
+/// A script without the values of assignments that may not be recorded.
+std::string without_hidden_values(const std::string& script) {
+  const auto in_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  std::string out;
+  std::size_t name_begin = 0;
+  for (std::size_t at = 0; at < script.size(); ++at) {
+    if (in_name(static_cast<unsigned char>(script[at]))) continue;
+    const auto name = script.substr(name_begin, at - name_begin);
+    out += name + script[at];
+    name_begin = at + 1;
+    if (script[at] != '=' || !is_variable_name(name) ||
+        (is_shouted(name) ? is_known_variable(name) : !speaks_of_secret(name)))
+      continue;
+    out += kRedacted;
+    name_begin = end_of_value(script, at + 1);
+    at = name_begin - 1;
+  }
+  return out + script.substr(std::min(name_begin, script.size()));
+}
+
+/// A word that is several to a shell: what stands there is a command of its own.
+std::string recorded_script(const std::string& word) {
+  if (!is_script(word)) return word;
+  const auto kept = without_hidden_values(word);
+  return kept.find(' ') == std::string::npos ? kept : join(recorded_command(split(kept, ' ')), " ");
+}
+
 }  // namespace
 
 std::vector<std::string> recorded_command(const std::vector<std::string>& argv) {
@@ -187,11 +229,11 @@ std::vector<std::string> recorded_command(const std::vector<std::string>& argv) 
     else if (is_one_of(option, {"-genv", "-env"}) || names_parameter(option))
       recorded.push_back(recorded_named(option, before, argument));
     else
-      recorded.push_back(
+      recorded.push_back(recorded_script(
           own + recorded_assignments(
                     argument.substr(start),
                     is_one_of(before, {"-x", "-e", "--env", "-genv", "--export"}) ||
-                        is_one_of(own, {"--env=", "--export=", "--container-env=", "-x", "-e"})));
+                        is_one_of(own, {"--env=", "--export=", "--container-env=", "-x", "-e"}))));
   }
   return recorded;
 }

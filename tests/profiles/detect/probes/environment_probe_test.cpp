@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "tests/profiles/detect/fixture_tree.hpp"
@@ -71,6 +72,22 @@ TEST_CASE("a recorded command shows everything but secrets") {
         Argv{"docker", "exec", "--env", "api_key=<redacted>", "--env=MY_SECRET=<redacted>"});
   CHECK(recorded_command({"env", "https_proxy=x", "-e", "https_proxy=me", "LR=1", "lr=1"}) ==
         Argv{"env", "https_proxy=x", "-e", "https_proxy=<redacted>", "LR=<redacted>", "lr=1"});
+  for (const auto& [script, kept] : std::map<std::string, std::string>{
+           {"cd / && HF_TOKEN=hush ./a", "cd / && HF_TOKEN=<redacted> ./a"},
+           {"export NCCL_COOKIE=hush; NCCL_ALGO=Ring ./a",
+            "export NCCL_COOKIE=<redacted> NCCL_ALGO=Ring ./a"},
+           {"env X_PW='hush hush' ./a \"b c\"", "env X_PW=<redacted> ./a \"b c\""},
+           {"NCCL_ALGO=Ring HF_TOKEN=hush ./a", "NCCL_ALGO=Ring HF_TOKEN=<redacted> ./a"},
+           {"HF_TOKEN=hush hush ./a", "HF_TOKEN=<redacted>"},
+           {"X_PW=\"hush", "X_PW=<redacted>"},
+           {"cd a;api_key=hush", "cd a;api_key=<redacted>"},
+           {"(MY_PAT=hush)", "(MY_PAT=<redacted>)"},
+           {"./a --password hush -genv MY_KEY hush lr=1",
+            "./a --password <redacted> -genv MY_KEY <redacted> lr=1"},
+           {"./a --mca sec_key hush|tee b", "./a --mca sec_key <redacted> b"},
+           {"HF_TOKEN=", "HF_TOKEN=<redacted>"},
+           {"a=1;b==c == d", "a=1;b==c == d"}})
+    CHECK(recorded_command({"sh", "-c", script}) == std::vector<std::string>{"sh", "-c", kept});
   CHECK(recorded_command({"-gmca", "sec_key", "hush", "--gmca", "btl", "self"}) ==
         std::vector<std::string>{"-gmca", "sec_key", "<redacted>", "--gmca", "btl", "self"});
   CHECK(recorded_command({"--mca", "sec_key", "hush", "--mca", "btl", "^vader"}) ==
