@@ -7,7 +7,7 @@
 // One row per environment, settings of the launch apart from threads and buffer, protocol and size:
 // points (channels that ran, threads of a block, bytes of a chunk), the model's error, the share of
 // lines (one resource varies, the others are fixed) that rise and then fall, and the channels at
-// which bandwidth is highest beside those that NCCL takes by itself. Databases of earlier versions
+// which bandwidth is highest next to those that NCCL takes by itself. Databases of earlier versions
 // are migrated in place: give copies.
 #include <fmt/format.h>
 

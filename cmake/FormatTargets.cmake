@@ -12,7 +12,7 @@ if(CMAKE_UNITY_BUILD)
   add_custom_target(tidy COMMAND "${CMAKE_COMMAND}" -E echo "tidy looks at each file by itself: configure with -DCMAKE_UNITY_BUILD=OFF"
     COMMAND "${CMAKE_COMMAND}" -E false VERBATIM)
 elseif(DYNAMICCL_RUN_CLANG_TIDY)
-  # clang 14 cannot read libtorch's headers beside GCC 12's library, nor a processor's feature "f16c"; half precision it
+  # clang 14 cannot read libtorch's headers next to GCC 12's library, nor a processor's feature "f16c"; half precision it
   # knows on processors that have it alone.
   set(_unread "train/torch/|tuner/learn/trainer|workers/collectives/sum")
   add_custom_target(tidy COMMAND "${DYNAMICCL_RUN_CLANG_TIDY}" -quiet -p "${CMAKE_BINARY_DIR}" -extra-arg=-mavx512fp16

@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, and the packages that CPack makes of it. Programs lie in lib/dynamiccl beside
+# What `cmake --install` puts where, and the packages that CPack makes of it. Programs lie in lib/dynamiccl next to
 # each other, as containers mount that one folder; bin/dynamiccl points there. Data are found from the program.
 include(GNUInstallDirs)
 set(DYNAMICCL_LIBRARY_FOLDER "${CMAKE_INSTALL_LIBDIR}/dynamiccl")
@@ -74,7 +74,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
 set(_all program)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME dynamiccl)
-# What a run starts beside workers: images, link rates, and the making of images.
+# What a run starts besides workers: images, link rates, and the making of images.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "dynamiccl-worker-gloo, iproute2, mmdebstrap, uidmap, patchelf")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "docker.io, podman, elfutils")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA "${CMAKE_SOURCE_DIR}/cmake/debian/postrm")

@@ -45,9 +45,9 @@ bool drain(int end, std::string& text) {
 }
 
 /// How long a command is waited for; notes in the result why no longer.
-class Patience {
+class Deadline {
  public:
-  Patience(std::chrono::milliseconds most, bool (*interrupted)())
+  Deadline(std::chrono::milliseconds most, bool (*interrupted)())
       : deadline_(Clock::now() + most), interrupted_(interrupted) {}
 
   [[nodiscard]] bool ended(CommandResult& result) const {
@@ -68,15 +68,15 @@ class Patience {
   bool (*interrupted_)();
 };
 
-/// Reads both streams until both end; @returns false when patience ended first
-bool read_until(const Patience& patience, Pipe& out, Pipe& err, CommandResult& result) {
+/// Reads both streams until both end; @returns false when the deadline came first
+bool read_until(const Deadline& deadline, Pipe& out, Pipe& err, CommandResult& result) {
   bool out_open = true;
   bool err_open = true;
   while (out_open || err_open) {
-    if (patience.ended(result)) return false;
+    if (deadline.ended(result)) return false;
     std::array<pollfd, 2> watched{pollfd{out_open ? out.read_end() : -1, POLLIN, 0},
                                   pollfd{err_open ? err.read_end() : -1, POLLIN, 0}};
-    if (poll(watched.data(), watched.size(), std::max(patience.poll_ms(), 0)) < 0) {
+    if (poll(watched.data(), watched.size(), std::max(deadline.poll_ms(), 0)) < 0) {
       if (errno == EINTR) continue;
       result.timed_out = true;
       return false;
@@ -87,8 +87,8 @@ bool read_until(const Patience& patience, Pipe& out, Pipe& err, CommandResult& r
   return true;
 }
 
-/// @returns false when the child still runs when patience ends
-bool wait_until(pid_t child, const Patience& patience, CommandResult& result) {
+/// @returns false when the child still runs at the deadline
+bool wait_until(pid_t child, const Deadline& deadline, CommandResult& result) {
   for (int pause_us = 200;; pause_us = std::min(pause_us * 2, 20000)) {
     int status = 0;
     const pid_t ended = waitpid(child, &status, WNOHANG);
@@ -99,7 +99,7 @@ bool wait_until(pid_t child, const Patience& patience, CommandResult& result) {
         result.exit_code = -1;
       return true;
     }
-    if (patience.ended(result)) return false;
+    if (deadline.ended(result)) return false;
     usleep(static_cast<useconds_t>(pause_us));
   }
 }
@@ -111,10 +111,10 @@ void end_group(pid_t child, CommandResult& result) {
   bool gone = false;
   if (result.interrupted) {
     kill(-child, SIGTERM);
-    gone = wait_until(child, Patience(std::chrono::seconds(5), nullptr), end);
+    gone = wait_until(child, Deadline(std::chrono::seconds(5), nullptr), end);
   }
   kill(-child, SIGKILL);
-  if (!gone) wait_until(child, Patience(std::chrono::seconds(5), nullptr), end);
+  if (!gone) wait_until(child, Deadline(std::chrono::seconds(5), nullptr), end);
   result.exit_code = end.exit_code;
 }
 
@@ -138,14 +138,14 @@ std::string last_lines(const std::string& text, std::size_t count) {
 }  // namespace
 
 CommandResult run_command(const std::vector<std::string>& argv, const CommandOptions& options) {
-  const Patience patience(options.timeout, options.interrupted);
+  const Deadline deadline(options.timeout, options.interrupted);
   Pipe out;
   Pipe err;
   const pid_t child = spawn(argv, options, out, err);
   out.close_end(1);
   err.close_end(1);
   CommandResult result;
-  if (!read_until(patience, out, err, result) || !wait_until(child, patience, result)) {
+  if (!read_until(deadline, out, err, result) || !wait_until(child, deadline, result)) {
     end_group(child, result);
     read_rest(out, err, result);
   }

@@ -33,8 +33,8 @@ class Socket {
   [[nodiscard]] std::string ask(const std::string& request) const {
     if (send(handle_.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
     pollfd readable{handle_.get(), POLLIN, 0};
-    constexpr int kPatienceMs = 1000;
-    if (poll(&readable, 1, kPatienceMs) <= 0) return "";
+    constexpr int kTimeoutMs = 1000;
+    if (poll(&readable, 1, kTimeoutMs) <= 0) return "";
     std::array<char, 256> buffer{};
     const ssize_t count = read(handle_.get(), buffer.data(), buffer.size());
     return count > 0 ? std::string(buffer.data(), static_cast<std::size_t>(count)) : "";

@@ -58,7 +58,7 @@ bool shares_our_network(pid_t pid) {
   return error || its == std::filesystem::read_symlink("/proc/self/ns/net", error);
 }
 
-/// Sockets that running dockerds, but for our own, were told to listen on (-H unix://PATH).
+/// Sockets that running dockerds, but for our own, were started to listen on (-H unix://PATH).
 std::vector<std::string> sockets_of_running_dockerds(bool& running, bool& starting) {
   std::vector<std::string> sockets;
   const PrivateEngineOptions ours = default_private_engine();
@@ -188,7 +188,7 @@ EngineFacts look_at_machine() {
        sockets_of_running_dockerds(facts.dockerd_running, facts.dockerd_starting))
     paths.push_back(path);
   for (const std::string& path : paths) {
-    // In a folder that is closed to this user there may be one: it is told apart by connecting.
+    // In a folder that is closed to this user there may be one: connecting shows it.
     std::error_code code;
     const bool there = std::filesystem::exists(path, code) || code.value() == EACCES;
     if (path != facts.private_socket && there) facts.docker_sockets.push_back(look_at_socket(path));

@@ -34,7 +34,7 @@ struct EngineFacts {
   bool catatonit = false;  ///< Podman's init program
   bool root = false;
   bool may_raise_limits = true;  ///< CAP_SYS_RESOURCE
-  bool hybrid_cgroups = false;   ///< cgroup v1 with a v2 tree beside it: crun refuses
+  bool hybrid_cgroups = false;   ///< cgroup v1 with a v2 tree next to it: crun refuses
   std::string user;
   std::string remote_host;     ///< DOCKER_HOST that is no unix socket, "" = none
   std::string private_socket;  ///< of our own engine, running or not

@@ -45,8 +45,8 @@ struct LaunchShape {
   std::vector<std::string> step_rank_prefix = {};
   /// Variables of ranks that Slurm starts so, where nobody says otherwise.
   std::map<std::string, std::string> step_environment = {};
-  /// Variable that tells step_rank_prefix which others it has to hand on into the container, beside
-  /// those of Slurm and PMIx.
+  /// Variable that tells step_rank_prefix which others it has to hand on into the container,
+  /// besides those of Slurm and PMIx.
   std::string names_variable = {};
   /// Environment of the launcher process itself: marks by which kill_commands and
   /// Environment::stop() find ranks on this host, whatever session a launcher puts them into.

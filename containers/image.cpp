@@ -33,7 +33,7 @@ namespace dynamiccl {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::chrono::minutes kBuildPatience{20};
+constexpr std::chrono::minutes kBuildTimeout{20};
 constexpr const char* kContentLabel = "dynamiccl.content";
 /// install_apptainer.sh: the mirror does not give Apptainer (EX_UNAVAILABLE of sysexits.h).
 constexpr int kUnavailable = 69;
@@ -86,7 +86,7 @@ std::string image_packages() {
   return text;
 }
 
-/// Writes the scripts beside what they make, so that a binary copied elsewhere still can.
+/// Writes the scripts next to what they make, so that a binary copied elsewhere still can.
 std::string write_recipe() {
   std::string folder = cache_folder() + "/recipe-" + recipe_id();
   std::error_code code;
@@ -138,7 +138,7 @@ void say(const Progress& progress, const std::string& line) {
 
 CommandOptions patient(const Progress& progress) {
   CommandOptions options;
-  options.timeout = kBuildPatience;
+  options.timeout = kBuildTimeout;
   options.interrupted = progress.interrupted;
   return options;
 }

@@ -73,8 +73,8 @@ class SignalsHeld {
   sigset_t before_{};
 };
 
-bool wait_for(milliseconds patience, const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+bool wait_for(milliseconds timeout, const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;; usleep(20000)) {
     // The clock first: who was held up in between looks once more.
     const bool late = std::chrono::steady_clock::now() >= deadline;
@@ -89,11 +89,11 @@ constexpr milliseconds kUntilItEnds{3000};
 
 /// Whether the engine is there. On a busy machine it may take its time to answer: while somebody
 /// listens it is asked again, as who takes it for dead ends it for all that use it.
-bool engine_answers(const std::string& socket, milliseconds patience = kUntilItAnswers,
+bool engine_answers(const std::string& socket, milliseconds timeout = kUntilItAnswers,
                     bool (*interrupted)() = nullptr) {
   bool answers = false;
   bool given_up = false;
-  wait_for(patience, [&] {
+  wait_for(timeout, [&] {
     answers = docker_answers(socket);
     given_up = interrupted != nullptr && interrupted();
     return answers || given_up || connect_error(socket) != 0;
@@ -109,7 +109,7 @@ bool becomes_dockerd(const ProcessInfo& process) {
   return at != process.argv.end() && at + 1 != process.argv.end() && *(at + 1) == "--data-root";
 }
 
-/// dockerd, what is about to become it, and what it has started (containerd, shims): all are told
+/// dockerd, what is about to become it, and what it has started (containerd, shims): all have
 /// our folder on their command line.
 std::vector<ProcessInfo> engine_processes(const PrivateEngineOptions& options) {
   std::vector<ProcessInfo> ours;

@@ -51,7 +51,7 @@ void hold_private_engine(bool (*interrupted)() = nullptr);
 /// @returns one line per thing removed
 std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options);
 
-/// Whether a process was told the engine's folder on its command line: dockerd, and what it has
+/// Whether a process has the engine's folder on its command line: dockerd, and what it has
 /// started.
 bool belongs_to_engine(const ProcessInfo& process, const PrivateEngineOptions& options);
 

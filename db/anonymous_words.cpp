@@ -199,7 +199,7 @@ std::string Anonymizer::replaced(const std::string& text) {
     }
   constexpr std::size_t kLongestForPatterns = 20000;
   if (result.size() <= kLongestForPatterns) return with_words(with_patterns(result));
-  // Regular expressions recurse: long texts go by lines, and an endless line is dropped.
+  // Regular expressions recurse: long texts are taken by lines, and an endless line is dropped.
   std::vector<std::string> lines = split(result, '\n');
   for (auto& line : lines)
     line = line.size() <= kLongestForPatterns ? with_words(with_patterns(line)) : "(left out)";

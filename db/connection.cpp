@@ -64,7 +64,7 @@ int wait_for_lock(void* /*unused*/, int waited) {
   return 1;
 }
 
-/// Whether this user may read the file and not write it, or not write beside it.
+/// Whether this user may read the file and not write it, or not write next to it.
 bool may_only_read(const std::string& path) {
   const auto folder = std::filesystem::absolute(path).parent_path();
   return access(path.c_str(), R_OK) == 0 &&
@@ -155,7 +155,7 @@ void regular_file_or_none(const std::string& path) {
   }
 }
 
-/// A new database is its user's alone, as SQLite makes what lies beside it: who may read the index
+/// A new database is its user's alone, as SQLite makes what lies next to it: who may read the index
 /// of the log could lock it, and no launch would be stored. Somebody else's access is for the user
 /// to give (chmod).
 void make_private(const std::string& path) {
@@ -227,7 +227,7 @@ SQLite::Database open_read_only(const std::string& path) {
     pragma(db, "schema_version");
     return db;
   } catch (const SQLite::Exception& error) {
-    // Reading with WAL wants a file beside the database. In a folder that this user may not write
+    // Reading with WAL wants a file next to the database. In a folder that this user may not write
     // to, and with no writer's WAL there, the database can be read as it lies.
     const auto folder = std::filesystem::absolute(path).parent_path();
     const bool needs_shm = (error.getErrorCode() & 0xff) == SQLITE_CANTOPEN ||

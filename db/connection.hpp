@@ -67,7 +67,7 @@ class MayAttach {
 /// open it, Error(environment) when the machine fails
 SQLite::Database open_for_writing(const std::string& path);
 
-/// How a database is written safely where it lies. On this machine's disks: a log beside it (WAL).
+/// How a database is written safely where it lies. On this machine's disks: a log next to it (WAL).
 /// On a network file system, where other machines do not see the log's index: the rollback journal,
 /// every step down to the disk; and only where locks keep others away.
 /// @param network network_file_system() of its folder
@@ -81,7 +81,7 @@ void choose_journal(SQLite::Database& db, const std::string& path, const std::st
 SQLite::Database open_for_reading(const std::string& path);
 
 /// Bytes of the database's file, at most so many, as it lies on the disk without its log; "" where
-/// there are none. A process must never open the file a second time beside SQLite: closing that
+/// there are none. A process must never open the file a second time next to SQLite: closing that
 /// descriptor drops its locks, and another process would take the log away from it.
 std::string read_raw(SQLite::Database& db, std::int64_t offset, std::size_t most);
 

@@ -47,7 +47,7 @@ struct DecisionInfo {
 /// Who chose, and what.
 using StoredSearch = std::pair<TuningInfo, std::vector<DecisionInfo>>;
 
-/// Writes the decision log. Every call is one transaction. Has a connection of its own beside the
+/// Writes the decision log. Every call is one transaction. Has a connection of its own besides the
 /// Store's; not thread-safe.
 class DecisionLog {
  public:

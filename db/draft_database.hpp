@@ -10,7 +10,7 @@ namespace dynamiccl {
 
 /// A database that is written whole and then put in its place, which replaces no file. Until then
 /// it has no name where the file system allows that: whoever is killed leaves nothing. Elsewhere it
-/// lies beside its place, locked, and goes with the next draft for that place.
+/// lies next to its place, locked, and goes with the next draft for that place.
 class DraftDatabase {
  public:
   /// @param to its place, absolute or not; readable for this user alone
@@ -43,7 +43,7 @@ class DraftDatabase {
 std::string merging_name(const std::string& path);
 
 /// Removes what imports into `path` left that were killed: their drafts, and the files of that name
-/// that older programs wrote beside it. Not those of processes that live.
+/// that older programs wrote next to it. Not those of processes that live.
 void remove_left_merging(const std::string& path);
 
 /// @throws Error(input) that says so

@@ -140,7 +140,7 @@ void FileGuard::before_close() noexcept {
     const State state = look();
     if (state == State::unchanged && lost_.empty()) return;
     if (state == State::elsewhere) {
-      // Into the file that was opened, wherever it is now: that goes by descriptor.
+      // Into the file that was opened, wherever it is now: that is by descriptor.
       SQLite::Statement checkpoint(db_, "PRAGMA wal_checkpoint(TRUNCATE)");
       while (checkpoint.executeStep()) {
       }

@@ -22,7 +22,7 @@ class FileGuard {
   void check();
 
   /// To be called before the connection is closed: where the file is another one, nothing of it is
-  /// checkpointed or deleted, and what this connection put beside it by name is taken away.
+  /// checkpointed or deleted, and what this connection put next to it by name is taken away.
   void before_close() noexcept;
 
  private:

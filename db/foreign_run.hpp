@@ -10,7 +10,7 @@
 
 namespace dynamiccl {
 
-/// One number of another program's table, with all that stands beside it there.
+/// One number of another program's table, with all that stands next to it there.
 struct ForeignFigure {
   std::string cell_id;
   CellStatus status = CellStatus::ok;

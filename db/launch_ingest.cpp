@@ -90,7 +90,7 @@ CellStatus inherited(LaunchStatus status) {
 
 }  // namespace
 
-/// One rank's records, told apart by kind.
+/// One rank's records, distinguished by kind.
 struct LaunchIngest::Rank {
   const HelloRecord* hello = nullptr;
   const FactsRecord* facts = nullptr;

@@ -131,8 +131,8 @@ bool is_server(const CellRecord& record) {
   return record.training && record.training->role == "server";
 }
 
-/// A training step's parts are its workers': what a server does beside summing is waiting for them.
-/// Those of the worker that gave the iteration its value, scaled to it.
+/// A training step's parts are its workers': what a server does besides summing is waiting for
+/// them. Those of the worker that gave the iteration its value, scaled to it.
 Aggregated parts_of_workers(const std::vector<const SampleArrays*>& workers, const Aggregated& all,
                             RankAggregation how) {
   Aggregated parts = aggregate(workers, how);

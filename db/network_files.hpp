@@ -11,7 +11,7 @@ namespace dynamiccl {
 /// @param mounted as /proc/self/mountinfo has it, "fuse.sshfs"
 std::string network_name(long type, std::string_view mounted);
 
-/// The same of the file system that holds a folder; "" where it cannot be told.
+/// The same of the file system that holds a folder; "" where it is not known.
 std::string network_file_system(const std::string& folder);
 
 /// What /proc/self/mountinfo says of one mount.

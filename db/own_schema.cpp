@@ -76,7 +76,7 @@ bool is_of_sqlite(const std::string& name, const std::string& form) {
          (known != counted.end() && known->second == form);
 }
 
-/// SQLite goes by the text of a definition, whatever kind the row says.
+/// SQLite follows the text of a definition, whatever kind the row says.
 bool is_view(const std::string& kind, const std::string& name, const std::string& form) {
   return kind == "view" && form.starts_with("CREATE\nVIEW\n") && !name.starts_with("sqlite_");
 }

@@ -12,7 +12,7 @@
 // It decides once in a process, when NCCL first asks for one of the variables below: whether it
 // acts at all, and whether NCCL sends from GPU to GPU (p2p) or through files (shm). All that must
 // be equal for two processes to be one host is part of the host id, so that where they differ they
-// stay two hosts, which speak by TCP as before. Nothing enters the environment, and variables of
+// stay two hosts, which use TCP as before. Nothing enters the environment, and variables of
 // the user or of nccl.conf, which NCCL puts into the environment first, count more than answers.
 //
 // In the folder lie nccl-socket-* (removed by the process that bound them, or by the next start
@@ -328,7 +328,7 @@ static int find_folder(void) {
   return identify(&status);
 }
 
-/// What NCCL is told, unless the user told it something.
+/// What NCCL is given, unless the user gave it something.
 static const struct answer {
   const char* name;  ///< behind NCCL_
   const char* value;
@@ -600,7 +600,7 @@ EXPORTED int unlink(const char* path) {
   return is_socket(path) ? 0 : NEXT(unlink)(path);
 }
 
-/// Only NCCL is told that /dev/shm is the folder's.
+/// Only NCCL is made to believe that /dev/shm is the folder's.
 static int asks_for_shm(const char* path, const void* caller) {
   return active() && strcmp(path, "/dev/shm") == 0 && (uintptr_t)caller >= nccl_begin &&
          (uintptr_t)caller < nccl_end;

@@ -117,7 +117,7 @@ ValueRule size(std::int64_t least = 1);
 /// Also {from = "4B", to = "1GiB", factor = 4}; one or more.
 ValueRule sizes();
 ValueRule scalar();
-/// @param words beside true and false
+/// @param words besides true and false
 ValueRule toggle(std::vector<std::string> words = {"default"});
 ValueRule words(std::vector<std::string> words);
 template <class E>

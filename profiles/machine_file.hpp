@@ -16,7 +16,7 @@ struct MachineDeclarations {
   NodePlaces places;        ///< of the nodes, by their names
 };
 
-/// What of it processes are told that name their regime themselves, {"topology": "fat-tree"}; ""
+/// What of it processes get that name their regime themselves, {"topology": "fat-tree"}; ""
 /// where there is nothing.
 std::string declared_text(const MachineDeclarations& machine);
 

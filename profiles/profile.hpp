@@ -122,7 +122,7 @@ const EnvironmentProfile& profile_for_user(
     bool unprivileged);
 
 /// What a launch under this profile must find true on every rank (check_promise in
-/// profiles/detect holds it against the detected facts).
+/// profiles/detect compares it with the detected facts).
 ProfilePromise promise_of(const EnvironmentProfile& profile);
 
 /// The resolved profile as canonical JSON text: stored with every group, and what its id is made

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Backend, architecture and schedule chosen between runs, held against the best fixed way and the published prior
+# Backend, architecture and schedule chosen between runs, compared with the best fixed way and the published prior
 # alone: every way is run, every agent searches what was stored with ten seeds, and one search runs for itself.
 #   [BUNDLE=FOLDER] scripts/between_runs.sh OUTPUT_FOLDER SECONDS
 #   LAUNCHES=6 scripts/between_runs.sh results/between 450

@@ -6,7 +6,7 @@
 # every `dynamiccl run`, the same in each call, as --set protocol.launches=2. BESIDE=3: three runs of each library at the same time,
 # each in an order of its own and on a ninth of CORES; the launches of all of them are taken together. OUTPUT_FOLDER is kept between
 # calls; it holds LIBRARY.sqlite (LIBRARY-1.sqlite to LIBRARY-3) and .log, .md (its answers), and .done when no launch is left to
-# measure; then all.sqlite with all of them, and all.md: the libraries beside the published order, servers against rings, and
+# measure; then all.sqlite with all of them, and all.md: the libraries next to the published order, servers against rings, and
 # environments against bare metal. Exit code 0: all are done; 75: time was over, call again; 1: something failed, as launches twice
 # or an engine that did not come up: mend it and call again; 130, 143: ended by a signal, with all that it had started. Others are
 # the program's.
@@ -48,7 +48,7 @@ library() { # NAME CORES ARGUMENT...
   local name=$1 cpus=$2 db=$out/$1.sqlite pinned=() resume code try; shift 2
   [ ! -e "$out/$name.done" ] || return 0
   [ $((end - SECONDS)) -gt 20 ] || return 75
-  # Containers are their engine's children: they are told their cores by their profile.
+  # Containers are their engine's children: they get their cores from their profile.
   [ -z "$cpus" ] || pinned=(taskset -c "$cpus")
   [ -z "$cpus" ] || set -- --set "profile.single-docker.cpus=\"$cpus\"" --set "profile.cross-docker.cpus=\"$cpus\"" "$@"
   # The seed decides the order of launches.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the libFuzzer program of the readers (needs clang) and runs it, all targets beside each other:
+# Builds the libFuzzer program of the readers (needs clang) and runs it, all targets at the same time:
 #   scripts/fuzz.sh [SECONDS [CORES [NAME,...]]]   in build/fuzz/out, on CORES cores (default 1), going on where the last call ended
 #   scripts/fuzz.sh --pack FOLDER [STATE]          what another machine needs for it (no clang, no checkout): program, libraries,
 #                                                  kept corpus, profiles, fuzz_run.py and, of an earlier call, its OUT to go on

@@ -257,7 +257,7 @@ class Fuzzing:
 
         again = subprocess.Popen([self.program, "-timeout=36000", inputs[-1]], env=self.environment(slice_["name"]),
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limited)
-        # It may wait for something else than a core, and the call's end comes first: what cannot be told by then is a hang.
+        # It may wait for something else than a core, and the call's end comes first: what is not known by then is a hang.
         until = min(time.monotonic() + 10 * HANG_S, self.end - PACKING_S)
         while again.poll() is None and not self.stopped and time.monotonic() < until:
             time.sleep(0.05)
@@ -388,7 +388,7 @@ class Fuzzing:
             shutil.rmtree(self.scratch, ignore_errors=True)
         if self.archive:
             self.archive.parent.mkdir(parents=True, exist_ok=True)
-            # Beside its place: the archive that this call went on from may lie there.
+            # Next to its place: the archive that this call went on from may lie there.
             unfinished = self.archive.with_name(self.archive.name + ".part")
             with tarfile.open(unfinished, "w") as tar:
                 for part in sorted(self.out.iterdir()):

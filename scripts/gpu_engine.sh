@@ -1,5 +1,5 @@
 # Sourced by gpu_*.sh: a container engine of the script's own on a GPU machine, whose containers have this machine's files,
-# the device nodes of the GPUs that they are given, namespaces of their own and a bridge. Of two beside each other one has
+# the device nodes of the GPUs that they are given, namespaces of their own and a bridge. Of two at the same time one has
 # another ENGINE_SUBNET.
 engine_subnet=${ENGINE_SUBNET:-172.31.77}
 

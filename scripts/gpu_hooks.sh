@@ -1,5 +1,5 @@
 #!/bin/bash
-# Time to a target accuracy beside PyTorch DDP's communication hooks: ResNet-18 on two GPUs, a Docker container for each,
+# Time to a target accuracy next to PyTorch DDP's communication hooks: ResNet-18 on two GPUs, a Docker container for each,
 # their links shaped to 1 and 10 Gbit/s. As root; after `scripts/gpu_train.sh OUTPUT build`.
 #   scripts/gpu_hooks.sh OUTPUT_FOLDER trajectories=SECONDS steps=SECONDS [direct=SECONDS]
 # trajectories: steps until the target, of seeds FIRST (1) to SEEDS (5), LANES (2) at once: what a step computes does not depend on the
@@ -106,7 +106,7 @@ trajectories() { # SECONDS
   # 16 bits take as many steps as 32, to within what seeds differ by.
   local which=${TRAJECTORIES:-compression == powersgd or compression == topk or synchronisation == post-local}
   for seed in $(seq "${FIRST:-1}" "${SEEDS:-5}"); do
-    # A seed's hooks one after the other beside ours: at most twice LANES jobs share the GPUs.
+    # A seed's hooks one after the other next to ours: at most twice LANES jobs share the GPUs.
     (
       for hook in ${TRAJECTORY_HOOKS:-none powersgd post-local}; do
         [ $SECONDS -lt $end ] || break

@@ -4,7 +4,7 @@
 #   [PROGRAMS=FOLDER] scripts/gpu_job_online.sh OUTPUT_FOLDER PART...
 # learn: a leader that may cost what it likes learns in 600 steps, and its table is what is handed over; table: instead,
 # `dynamiccl tune -- JOB` finds launch settings and table; pairs: launches with the table, accompanied by `tune --online`, and
-# (SIDES) without both, in turn; neighbour: a second job of the same kind begins beside an accompanied one and ends before it;
+# (SIDES) without both, in turn; neighbour: a second job of the same kind begins next to an accompanied one and ends before it;
 # kills: dynamiccl-leader is killed, started again, its folder damaged, and the job's sums are looked at (JOB=sizes);
 # tables: a table that slows calls of 64 MiB, as made here, with another NCCL, for more ranks, and over other links: is it used,
 # and does NCCL's log say why not; planted: a job accompanied that was started with that table (both JOB=sizes, loopback).
@@ -123,7 +123,7 @@ part_kills() {
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
     n=$((n + 1))
-    # Once, what is no region lies beside the regions, and regions' names are taken away.
+    # Once, what is no region lies next to the regions, and regions' names are taken away.
     if [ $n = 6 ]; then
       head -c 65536 /dev/urandom >"$folder/comm-0123456789abcdef.region"
       mkfifo "$folder/rank-0123456789abcdef-0.json"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Lets `dynamiccl tune -- COMMAND` tune an unchanged PyTorch job of RANKS (2) ranks on a GPU machine, and measures the documented
-# advice beside it by the job's own clock.
+# advice next to it by the job's own clock.
 #   [PROGRAMS=FOLDER] scripts/gpu_job_tune.sh OUTPUT_FOLDER MODEL SECONDS [tune options...]
 # MODEL is one of scripts/ddp_steps.py, or "sizes": all-reduces of 4 KiB to 64 MiB in turn (scripts/nccl_sizes.py).
 # WALL=loopback (default): NCCL kept to sockets over loopback. WALL=docker: a Docker container per rank, on a bridge, with its

@@ -14,7 +14,7 @@ if [ -z "${DYNAMICCL_NCCL_LIBRARY:-}" ]; then
   done
 fi
 export DYNAMICCL_NCCL_LIBRARY="${DYNAMICCL_NCCL_LIBRARY:-}"
-# Containers do not inherit the variable; the programs look beside themselves too.
+# Containers do not inherit the variable; the programs look next to themselves too.
 if [ -n "${BUNDLE:-}" ] && [ -n "$DYNAMICCL_NCCL_LIBRARY" ]; then
   ln -sf "$DYNAMICCL_NCCL_LIBRARY" build/release/lib/libnccl.so.2
 fi

@@ -8,11 +8,11 @@
 #   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER build check=60 ratio=200
 # check: every method trains what one process would; cuda-mpi: the same over CUDA-aware MPI; test: train_gpu_tests;
 # rounds, codecs, served: the same of local steps and gossip, of encoded gradients, of servers that answer each worker by
-# itself; servers: the same of servers that sum on their GPU, and of one behind a chief, beside sums in host memory;
-# rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
+# itself; servers: the same of servers that sum on their GPU, and of one behind a chief, next to sums in host memory;
+# rates: what codecs' kernels do a second (time to an accuracy next to PyTorch DDP's hooks: scripts/gpu_hooks.sh);
 # parts: whether a step's parts by the GPU's clock make the step, and what is exposed of the last step's communication;
-# containers: the container study's training, beside the published order; study: libraries, servers, rings and training in one run;
-# online: a tuner that learns while it trains over sockets with a raised ceiling, beside all static tables of what it may set;
+# containers: the container study's training, next to the published order; study: libraries, servers, rings and training in one run;
+# online: a tuner that learns while it trains over sockets with a raised ceiling, next to all static tables of what it may set;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
 # of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
@@ -42,7 +42,7 @@ deps=$root/build/release/train-deps
 failed=0
 say() { echo "== $* ($SECONDS s)"; }
 
-# The trainer and what it needs beside it, with CUDA; not again where it is there.
+# The trainer and what it needs next to it, with CUDA; not again where it is there.
 build() {
   local torch nccl options
   mkdir -p "$deps" build/release
@@ -152,7 +152,7 @@ lossy() { # SECONDS NAME EXPERIMENT
   } 2>>"$out/$name.log" | tee -a "$out/$name.md" | cut -c1-230
 }
 
-# Who carried and summed what servers got, beside each rank's share of a step.
+# Who carried and summed what servers got, next to each rank's share of a step.
 servers() { # SECONDS
   lossy "$1" servers gpu_training_servers
   "$program" query --db "$db" --format markdown "SELECT v.model, v.method, v.settings, t.rank, t.role, v.step_us,
@@ -204,7 +204,7 @@ for gpu in range(min(2, torch.cuda.device_count())):
 END
 }
 
-# The container study's training, methods and libraries beside the published order. In Docker containers too where dockerd
+# The container study's training, methods and libraries next to the published order. In Docker containers too where dockerd
 # starts here.
 containers() { # SECONDS
   local end=$((SECONDS + $1)) environments='["bare-metal"]' query
@@ -243,7 +243,7 @@ study() { # SECONDS
   cut -c1-200 "$out/study.md" | head -n 120
 }
 
-# tuner = "online" over sockets, beside the whole grid of static tables and NCCL's own choices: two GPUs, a launch a round.
+# tuner = "online" over sockets, next to the whole grid of static tables and NCCL's own choices: two GPUs, a launch a round.
 online() { # SECONDS
   local end=$((SECONDS + $1)) tables
   tables=$(python3 scripts/online_tables.py make "$out/tables") || { failed=1; return 1; }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Holds our NCCL worker against nccl-tests: the same sizes, calls back to back over rotated buffers, the slowest
-# rank counts, launches alternated; nccl-tests runs twice a round, so that its own spread is printed beside ours.
+# Compares our NCCL worker with nccl-tests: the same sizes, calls back to back over rotated buffers, the slowest
+# rank counts, launches alternated; nccl-tests runs twice a round, so that its own spread is printed next to ours.
 #   [BUNDLE=FOLDER] scripts/nccl_tests_fidelity.sh NCCL_TESTS_BUILD_FOLDER OUTPUT_FOLDER [ROUNDS] [GPUS] [SECONDS]
 # NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf and all_gather_perf built with MPI=1. CALLS=N: calls
 # per size (200).

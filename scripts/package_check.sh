@@ -24,7 +24,7 @@ step() { # NAME COMMAND...
   echo "package_check: $1: $((SECONDS - from)) s"
 }
 failed=()
-look() { # NAME COMMAND...: a step whose failure is told and does not keep the next ones from being looked at.
+look() { # NAME COMMAND...: a step whose failure is printed and does not keep the next ones from being looked at.
   local from=$SECONDS rc=0
   in_root "${@:2}" || rc=$?
   echo "package_check: $1: $((SECONDS - from)) s$([ $rc = 0 ] || echo ", FAILED with $rc")"

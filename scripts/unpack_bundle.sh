@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts an offline bundle (scripts/make_offline_bundle.sh) in place on a machine of which one is root:
-# programs beside the checkout's profiles, container engines in /opt/engine, Apptainer in /usr, MPICH's
+# programs next to the checkout's profiles, container engines in /opt/engine, Apptainer in /usr, MPICH's
 # launcher in /usr/bin. For machines that are thrown away, or that lack these programs: nothing that
 # is there already is replaced. A bundle without engines.tar.xz brings programs alone.
 #   scripts/unpack_bundle.sh BUNDLE_FOLDER          run in the checkout's root

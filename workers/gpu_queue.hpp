@@ -61,7 +61,7 @@ class GpuOrder {
   GpuOrder& operator=(const GpuOrder&) = default;
 };
 
-/// What libraries that queue their work on a GPU stream offer beside their calls.
+/// What libraries that queue their work on a GPU stream offer besides their calls.
 class GpuQueue : public GpuTimer, public GpuOrder {};
 
 /// How long a channel of a library was busy, microseconds. Its kernel holds a multiprocessor.
@@ -92,7 +92,7 @@ class GpuCalls {
   /// From now on what the library's channels do is summed up, in as much detail: none, where it has
   /// no channels or does not tell. Costs calls some microseconds.
   virtual void watch_channels(ChannelDetail /*detail*/) {}
-  /// Of each channel, since the last call; empty where nobody tells. Kernels are told some time
+  /// Of each channel, since the last call; empty where nobody tells. Kernels are reported some time
   /// after their end.
   virtual std::vector<ChannelTimes> take_channels() { return {}; }
   /// The library's GPU stream, nullptr where calls block.

@@ -7,7 +7,7 @@
 namespace dynamiccl {
 
 /// Maps this rank's file in the launch's folder, once; where that cannot be, what it stands at is
-/// told to nobody, which is no reason not to measure.
+/// reported to nobody, which is no reason not to measure.
 void open_standing(const std::string& output_dir, int rank);
 /// This process's, to be written by the thread that measures.
 Standing& own_standing();

@@ -10,7 +10,7 @@
 #include "train/codecs/sketch.hpp"
 
 // Encoding and decoding of gradients on one core, without error feedback where a codec goes
-// without, beside a plain copy of the same values: bytes of fp32 gradients a second. 4 Mi values,
+// without, next to a plain copy of the same values: bytes of fp32 gradients a second. 4 Mi values,
 // beyond the caches. What is asked for: bf16 and 1-bit at least half of the copy's rate, codecs
 // that draw and selection a fifth.
 

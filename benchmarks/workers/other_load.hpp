@@ -18,7 +18,8 @@
 
 namespace dynamiccl {
 
-/// Other work beside the ranks, made before their library starts its threads and held until wanted:
+/// Other work next to the ranks, made before their library starts its threads and held until
+/// wanted:
 ///   cores  one busy process per core
 ///   link   two TCP streams over 127.0.0.1 that send as fast as the link lets them, one each way of
 ///   a

@@ -17,7 +17,7 @@
 namespace dynamiccl {
 
 /// One key tuned in a running job: searched by the bandit, frozen, watched by the trigger, and
-/// searched again after an alarm. Known to one rank; the others are told its arm.
+/// searched again after an alarm. Known to one rank; the others are sent its arm.
 class WatchedKey {
  public:
   WatchedKey(Backend backend, int ranks, Bytes size, const std::string& log_path)

@@ -15,7 +15,7 @@ namespace dynamiccl {
 std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& profile,
                                                       const ClusterSession& session);
 
-/// How the launchers are told of ranks on these nodes. Pure.
+/// How the launchers learn of ranks on these nodes. Pure.
 /// @param job of Slurm
 /// @param name of the environment
 /// @param rank_prefix before the worker's argv on every node

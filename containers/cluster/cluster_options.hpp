@@ -53,7 +53,7 @@ struct NameTable<ClusterJobs> {
       Named{ClusterJobs::singleton, "singleton"}, Named{ClusterJobs::array, "array"}};
 };
 
-/// [cluster] of an experiment: which machines beside this one, and how ranks get there.
+/// [cluster] of an experiment: which machines besides this one, and how ranks get there.
 struct ClusterOptions {
   ClusterStart start = ClusterStart::ssh;
   std::vector<ClusterNode> hosts;  ///< with ssh

@@ -192,9 +192,9 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
     // Images, say, were built since: it could end in the middle of a launch.
     if (!spent_ && options_.job_per_launch() && allocation_.ours)
       spent_ = run_time_s(allocation_.job) > SlurmQueue::kStart.count();
-    const auto patience =
+    const auto timeout =
         std::exchange(slurm_was_away_, true) ? std::chrono::seconds(0) : kSlurmAway;
-    const bool runs = !spent_ && job_runs(allocation_.job, patience, progress);
+    const bool runs = !spent_ && job_runs(allocation_.job, timeout, progress);
     slurm_was_away_ = false;
     if (runs) return;
     const std::string why =
@@ -333,9 +333,9 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
 }
 
 std::string ClusterSession::ended_for_memory() {
-  constexpr std::chrono::seconds kPatience{15};
+  constexpr std::chrono::seconds kTimeout{15};
   CommandOptions options;
-  options.timeout = kPatience;
+  options.timeout = kTimeout;
   options.interrupted = progress_.interrupted;
   const auto asked = nodes();
   const auto results = on_nodes(asked, {"grep", "^oom_kill ", "/proc/vmstat"}, options);

@@ -47,7 +47,7 @@ bool is_host_name(const std::string& name) {
 void refuse_known_spellings(const std::string& name, const std::string& source, int line) {
   if (std::count(name.begin(), name.end(), ':') > 1)
     refuse(source, line,
-           fmt::format("\"{}\" looks like an IPv6 address, behind which slots cannot be told: give "
+           fmt::format("\"{}\" looks like an IPv6 address, whose slots cannot be seen: give "
                        "it a name (/etc/hosts, or Host and HostName in ~/.ssh/config)",
                        name));
   if (name.find('[') != std::string::npos)

@@ -260,7 +260,7 @@ void plan_node_containers(const EnvironmentProfile& profile, const StartRequest&
   plan.kill_commands = {kill_everywhere(session, engine, plan)};
   if (!options.slurm()) return;
   shape.names_variable = kHandOnVariable;
-  // PMIx keeps its own data in memory that ranks and Slurm share, unless it is told not to.
+  // PMIx keeps its own data in memory that ranks and Slurm share, unless a setting says not to.
   shape.step_environment["PMIX_MCA_gds"] = "hash";
   // By Slurm's PMIx the ranks of a node are neighbours, and Open MPI takes for granted that such
   // share memory: containers that do not have crashed it.

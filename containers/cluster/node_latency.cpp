@@ -11,7 +11,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kTimeout{60};
 
 /// The nodes' answering programs, and where each is reached; they end together.
 struct Answering {
@@ -29,7 +29,7 @@ bool start_answering(const std::vector<std::string>& nodes, const NodeArgv& argv
   for (const std::string& node : nodes)
     all.programs.emplace_back(argv(node, command, true), "/dev/null");
   for (HeldCommand& program : all.programs) {
-    const auto line = program.read_line("echo ", kPatience, progress.interrupted);
+    const auto line = program.read_line("echo ", kTimeout, progress.interrupted);
     if (!line) return false;
     all.places.push_back(line->substr(line->find(' ') + 1));
   }

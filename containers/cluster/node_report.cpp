@@ -14,7 +14,7 @@
 namespace dynamiccl {
 namespace {
 
-/// Nodes whose problems are told in whole, and those of which the names are.
+/// Nodes whose problems are printed in whole, and those of which the names are.
 constexpr std::size_t kToldWhole = 10;
 constexpr std::size_t kToldByName = 40;
 

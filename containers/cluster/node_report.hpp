@@ -42,7 +42,7 @@ NodeReport read_node_report(const std::string& name, const NodeResult& result,
                             std::chrono::seconds timeout);
 
 /// Of nodes that are one machine under two names, the later ones with what is wrong. Nodes without
-/// facts are not told apart.
+/// facts are not distinguished.
 std::map<std::string, std::string> named_twice(const std::vector<NodeReport>& reports);
 
 /// One line per problem, of many the first ones and the names of the others; "" when every node

@@ -286,8 +286,8 @@ std::vector<ClusterNode> nodes_of_job(const std::string& job) {
   return with_slots(names, processors_of(details, names));
 }
 
-bool job_runs(const std::string& job, std::chrono::seconds patience, const Progress& progress) {
-  const auto end = std::chrono::steady_clock::now() + patience;
+bool job_runs(const std::string& job, std::chrono::seconds timeout, const Progress& progress) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
   for (bool said = false;; said = true) {
     if (const auto state = queue_answer(job, "%T")) return *state == "RUNNING";
     if (progress.interrupted && progress.interrupted())
@@ -299,7 +299,7 @@ bool job_runs(const std::string& job, std::chrono::seconds patience, const Progr
                               job));
     if (!said && progress.say != nullptr)
       progress.say(
-          fmt::format("Slurm does not answer: it is asked again for {} s", patience.count()));
+          fmt::format("Slurm does not answer: it is asked again for {} s", timeout.count()));
     usleep(500000);
   }
 }
@@ -345,9 +345,9 @@ std::string ending_of(const std::string& job, const std::string& details) {
   return fmt::format("Slurm job {} is over ({})", job, state.empty() ? "unknown by now" : state);
 }
 
-std::string why_job_ended(const std::string& job, std::chrono::seconds patience,
+std::string why_job_ended(const std::string& job, std::chrono::seconds timeout,
                           const Progress& progress) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   // Until its last process is gone a job is COMPLETING, whatever it will be.
   for (;;) {
     const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
@@ -414,12 +414,12 @@ void end_steps(const std::string& job) {
   }
 }
 
-void cancel_job(const std::string& job, std::chrono::seconds patience) {
+void cancel_job(const std::string& job, std::chrono::seconds timeout) {
   const auto over = [](const std::string& state) {
     return state.empty() || state == "COMPLETING" || state == "CANCELLED";
   };
   auto cancelled = run_command({"scancel", job});
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     const auto answer = queue_answer(job, "%T");
     const auto states = split(answer.value_or(""), '\n');

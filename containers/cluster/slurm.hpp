@@ -94,7 +94,7 @@ std::vector<ClusterNode> nodes_of_job(const std::string& job);
 
 /// Whether the job runs, by Slurm, which is asked for so long where it does not answer.
 /// @throws Error(environment) when it has not answered, or when interrupted
-bool job_runs(const std::string& job, std::chrono::seconds patience, const Progress& progress);
+bool job_runs(const std::string& job, std::chrono::seconds timeout, const Progress& progress);
 
 /// For how many seconds a job has run, by Slurm; 0 where it does not say.
 long run_time_s(const std::string& job);
@@ -103,9 +103,9 @@ long slurm_seconds(const std::string& text);
 
 /// One clause on why a job, or all that runs in it, has come to an end without this program: its
 /// time limit, a job that goes before, a node; "" while Slurm says that it runs as it should.
-/// @param patience how long to ask while the job is COMPLETING, which says nothing of why: until
+/// @param timeout how long to ask while the job is COMPLETING, which says nothing of why: until
 /// its last process is gone, which this one may be
-std::string why_job_ended(const std::string& job, std::chrono::seconds patience,
+std::string why_job_ended(const std::string& job, std::chrono::seconds timeout,
                           const Progress& progress = {});
 /// As long as Slurm leaves processes between TERM and KILL (KillWait, 30 s where nobody has set
 /// it), and some more.
@@ -135,7 +135,7 @@ std::string array_of(const std::string& job);
 
 /// Cancels a job, or all tasks of an array, and waits until it is gone, so long at most.
 /// @throws Error(environment) when it stays, or when Slurm does not answer
-void cancel_job(const std::string& job, std::chrono::seconds patience = std::chrono::seconds(30));
+void cancel_job(const std::string& job, std::chrono::seconds timeout = std::chrono::seconds(30));
 
 /// The variables by which launchers know that they are inside an allocation.
 std::map<std::string, std::string> allocation_variables(const std::string& job,

@@ -15,7 +15,7 @@ shift
 for folder in "$@"; do
   [ -d "$folder" ] || echo "missing $folder"
 done
-# An error of the shell's own redirection is told as well.
+# An error of the shell's own redirection is printed as well.
 folder=${TMPDIR:-/tmp}
 if temporary=$(mktemp "$folder/dynamiccl-XXXXXX" 2>&1); then
   said=$({ head -c 65536 /dev/zero >"$temporary"; } 2>&1) || echo "temporary $folder: ${said##*: }"

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: packages from the mirror and with the keyring this machine
+# Sourced by the scripts next to it: packages from the mirror and with the keyring this machine
 # already trusts. Nothing here changes the machine's own apt state or sources.
 
 fail() { echo "$(basename "$0"): $*" >&2; exit 1; }

@@ -49,7 +49,7 @@ for program in bin/apptainer "lib/$multiarch/apptainer/bin/starter"; do
   patchelf --set-interpreter "$target/glibc/$loader" --force-rpath --set-rpath "$target/glibc" \
     "$work/new/$program"
 done
-# The command line tool looks for its settings beside itself, the starter beside lib.
+# The command line tool looks for its settings next to itself, the starter next to lib.
 for prefix in "$work/new" "$work/new/lib"; do
   mkdir -p "$prefix/etc" "$prefix/var/lib/apptainer/mnt/session"
   cp -a "$work/tree/etc/apptainer" "$prefix/etc/"

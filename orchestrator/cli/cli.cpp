@@ -391,7 +391,7 @@ int run_command_line(const std::vector<std::string>& argv) {
     tell(fmt::format(
         "dynamiccl: {}{}\n", printable(what),
         error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : ""));
-    // What a signal ended half way says so; that there was one is the end that is told.
+    // What a signal ended half way says so; that there was one is the end that is reported.
     code = interrupted() ? 128 + interrupt_signal() : exit_code_of(error);
   } catch (const nlohmann::json::exception& error) {
     tell(of_another_form(error.what()));

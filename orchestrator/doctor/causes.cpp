@@ -69,7 +69,7 @@ constexpr std::array kCauses{
           fix_reference_blas, by_any, false, true},
     Cause{"gpu-boundary", "NCCL cannot use the GPUs' own links", look_for_gpu_boundary,
           fix_gpu_boundary, by_nccl},
-    Cause{"gpu-sockets", "NCCL's ranks of one machine speak by sockets", look_for_gpu_sockets,
+    Cause{"gpu-sockets", "NCCL's ranks of one machine use sockets", look_for_gpu_sockets,
           fix_gpu_sockets, by_nccl},
     Cause{"shared-folder", "the shared folder makes the ranks no one host",
           look_for_unusable_folder, fix_unusable_folder, by_nccl},

@@ -32,7 +32,7 @@ struct Proof {
   Bytes size{std::uint64_t{64} << 20};
 };
 
-/// One cause of slowness: a row of the table in causes.cpp and a pair of functions beside it.
+/// One cause of slowness: a row of the table in causes.cpp and a pair of functions next to it.
 struct Cause {
   std::string_view id;
   std::string_view title;

@@ -51,7 +51,7 @@ LaunchRequest request_of(const EnvironmentProfile& profile, Backend backend,
   return request;
 }
 
-/// What probes are told besides their rank: what makes NCCL's ranks one host, as the regime is
+/// What probes are given besides their rank: what makes NCCL's ranks one host, as the regime is
 /// named by it. The probe is static: it loads no library that is preloaded.
 std::map<std::string, std::string> folder_variables(const EnvironmentProfile& profile,
                                                     const LaunchShape& shape,
@@ -148,7 +148,7 @@ PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int 
   return group;
 }
 
-/// What the backend is told, as the launcher is told it.
+/// What the backend is given, as the launcher gets it.
 void read_settings(const EnvironmentProfile& profile, const LaunchShape& shape,
                    const LaunchSite& site, int ranks, BackendLook& look) {
   const auto request = request_of(profile, look.backend, shape, site);

@@ -89,7 +89,7 @@ void find_folders_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
         seen.insert(folder);
     if (seen.size() > 1)
       add(found, {fmt::format("{} ranks of one machine see {} different folders: they stay "
-                              "different hosts, and NCCL speaks by sockets",
+                              "different hosts, and NCCL uses sockets",
                               ranks.size(), seen.size()),
                   "mount one folder of the host in every container"});
   }
@@ -104,7 +104,7 @@ void find_unequal_gpus(const Symptoms& symptoms, std::vector<Trouble>& found) {
         counts.insert(*gpus);
     if (counts.size() > 1)
       add(found, {fmt::format("ranks of one machine see {} and {} GPUs: the library leaves them "
-                              "different hosts, and NCCL speaks by sockets",
+                              "different hosts, and NCCL uses sockets",
                               *counts.begin(), *counts.rbegin()),
                   "the same GPUs in every container: " + all_nodes_advice()});
   }

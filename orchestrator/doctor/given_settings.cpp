@@ -22,7 +22,7 @@ std::string variable_of(std::string_view name) {
   return (is_parameter(name) ? "OMPI_MCA_" : "") + std::string(name);
 }
 
-/// Who gave what the launcher is told, with the reason that stands there.
+/// Who gave what the launcher gets, with the reason that stands there.
 std::string origin_of(const EnvironmentProfile& profile, Backend backend, std::string_view name) {
   const std::string variable = variable_of(name);
   const auto settings = profile.backend_settings.find(backend);

@@ -66,7 +66,7 @@ std::string imex_line(const Symptoms& symptoms) {
          "nothing is to be done";
 }
 
-/// Beside gpu-boundary: for those who must leave the containers apart.
+/// Besides gpu-boundary: for those who must leave the containers apart.
 std::optional<Symptom> look_for_gpu_sockets(const Symptoms& symptoms) {
   const auto prediction = predict_gpu_path(symptoms.profile, symptoms.host, symptoms.ranks);
   if (!are_hosts_of_their_own(prediction) || have_imex_channels(symptoms)) return std::nullopt;

@@ -39,7 +39,7 @@ std::vector<Backend> mpis(const Symptoms& symptoms, bool (*test)(const BackendLo
   return found;
 }
 
-/// Large messages take another way than CMA: UCX even goes by TCP where memory could be shared.
+/// Large messages take another way than CMA: UCX even uses TCP where memory could be shared.
 bool goes_without_cma(const BackendLook& look) {
   return look.ran() && (look.moved_by("shm") || look.moved_by("mixed") || look.cma_refused > 0 ||
                         (look.asked == "cma" && look.used != "cma") ||

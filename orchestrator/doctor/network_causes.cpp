@@ -59,15 +59,15 @@ std::vector<NamedInterface> bridges(const json& facts) {
   return found;
 }
 
-/// Told its interfaces by parameters, not by a variable.
+/// Given its interfaces by parameters, not by a variable.
 bool takes_parameters(Backend backend) { return backend_facts(backend).mca; }
 
-/// The variable by which any other library is told them.
+/// The variable by which any other library gets them.
 std::string interface_variable(Backend backend) {
   return std::string(backend_facts(backend).interface_variable);
 }
 
-/// The setting by which a library is told its interfaces.
+/// The setting by which a library gets its interfaces.
 std::optional<GivenSetting> told_interfaces(const Symptoms& symptoms, const BackendLook& look) {
   if (!takes_parameters(look.backend)) {
     auto told = given_setting(symptoms, look, interface_variable(look.backend));
@@ -90,7 +90,7 @@ bool may_use(const Symptoms& symptoms, const BackendLook& look, const NamedInter
                                        : plain_list_names(told->value, bridge.name);
 }
 
-/// Bytes went by TCP, or the launch failed: one that hung is what a wrong interface looks like.
+/// Bytes went over TCP, or the launch failed: one that hung is what a wrong interface looks like.
 bool depends_on_interface(const BackendLook& look) {
   if (!look.impossible.empty()) return false;
   return !look.ran() || look.moved_by("tcp") || look.moved_by("mixed") || look.moved_by("net");

@@ -29,7 +29,7 @@ std::string names(const std::vector<Backend>& backends) {
   return join(words, ", ");
 }
 
-/// What an environment without findings is told: only of what ran in it anything is known.
+/// What is printed of an environment without findings: only of what ran in it anything is known.
 std::string all_clear(const Symptoms& symptoms) {
   if (!symptoms.any_ran()) return "  no backend ran in it: what slows it is not known\n";
   std::vector<Backend> ran;
@@ -182,7 +182,7 @@ std::string to_text(const ProofResult& proof) {
 
 namespace {
 
-/// Where pairs of ranks are, and what is declared beside.
+/// Where pairs of ranks are, and what is declared besides.
 std::string places_line(const json& regime) {
   if (!regime.is_object()) return "";
   std::string text;

@@ -40,7 +40,7 @@ struct PairSuspect {
   std::size_t with = 0;  ///< its partner in the confirming launches; a link's other end
   bool link = false;     ///< neither end is to blame alone
   Ratio ratio;           ///< its time over the reference pair's, from fresh launches
-  /// Of fresh launches, with none beside it that ran or too few; "" = they ran, but for one at
+  /// Of fresh launches, with none next to it that ran or too few; "" = they ran, but for one at
   /// most.
   std::string failure;
   bool confirmed = false;   ///< to be drained; false: the fresh launches did not bear it out
@@ -50,7 +50,7 @@ struct PairSuspect {
 struct PairSearchResult {
   std::vector<PairLaunch> launches;  ///< in their order
   std::vector<PairSuspect> suspects;
-  /// The pair that the others are held against; nullopt = none ran.
+  /// The pair that the others are compared with; nullopt = none ran.
   std::optional<PairLaunch> reference;
   bool stopped = false;  ///< before its end
 

@@ -285,7 +285,7 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
     preflight.unavailable = *reason;
     return preflight;
   }
-  // Pairs go by name.
+  // Pairs are in the order of names.
   cluster->keep_nodes();
   const MachineDeclarations declared = site.machine;
   Pairs pairs(cluster, std::move(site), preflight.backend, console);
@@ -327,7 +327,7 @@ std::string to_text(const Preflight& preflight) {
   if (preflight.search.found()) return text;
   return text + (preflight.nodes.size() > 2
                      ? "  no node is slower than the others\n"
-                     : "  two nodes: which one is the slower cannot be told; give three or more\n");
+                     : "  two nodes: which one is the slower is not known; give three or more\n");
 }
 
 json to_json(const Preflight& preflight) {

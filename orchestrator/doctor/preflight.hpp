@@ -13,7 +13,7 @@
 
 namespace dynamiccl {
 
-/// What is amiss with a node beside its speed.
+/// What is amiss with a node besides its speed.
 struct NodeNote {
   std::string node;
   std::string what;

@@ -483,7 +483,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
       root.integer("seed").value_or(static_cast<std::int64_t>(experiment.seed)));
   const Profiles all = with_overrides(root, profiles);
   read_dimensions(root, all, experiment);
-  read_protocol(root, experiment.protocol);  // before the work, which is held against it
+  read_protocol(root, experiment.protocol);  // before the work, which is compared with it
   read_work(root, experiment);
   read_knobs(root, experiment);
   experiment.cluster = read_cluster(root);

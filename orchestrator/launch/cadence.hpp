@@ -12,7 +12,7 @@ namespace dynamiccl {
 
 /// How many calls a sample of each operation counts: a run's first good launch settles it by
 /// Protocol::batch_target, and all later ones do the same, in whatever environment and with
-/// whatever settings. A mean of three calls is not held against single calls.
+/// whatever settings. A mean of three calls is not compared with single calls.
 class CadenceBook {
  public:
   void note(const PlannedGroup& group, const std::vector<RecordFile>& records);

@@ -13,7 +13,7 @@ namespace dynamiccl {
 struct GroupCommands {
   std::vector<std::vector<std::string>> environment;  ///< argv, once per block
   std::vector<std::vector<std::string>> launch;       ///< argv, per launch
-  std::string problem;                                ///< why they cannot be told, "" = they can
+  std::string problem;                                ///< why they are not known, "" = they are
   bool never = false;                                 ///< no machine could: the profile forbids it
 };
 

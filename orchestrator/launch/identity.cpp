@@ -37,10 +37,10 @@ std::string build_description() {
 
 namespace {
 
-/// Beside a program that lies where it was built: names the tree that its sources are in.
+/// Next to a program that lies where it was built: names the tree that its sources are in.
 constexpr const char* kSourceTree = "dynamiccl.source-tree";
 
-/// What may lie beside the program, and the package that brings it.
+/// What may lie next to the program, and the package that brings it.
 struct Part {
   std::string_view name;
   std::string_view file;

@@ -15,7 +15,7 @@ std::string tool_version();
 std::string build_description();
 
 /// What `--version` prints: version and build, then which workers, trainers and other parts lie
-/// beside the program, and which do not.
+/// next to the program, and which do not.
 std::string installation_text();
 
 /// Why a worker, a trainer or another part is not at this path, for people: where the folder is no
@@ -23,7 +23,7 @@ std::string installation_text();
 /// @param how_to_build "its library was not found when this build was configured"
 std::string why_part_is_absent(const std::string& path, std::string_view how_to_build);
 
-/// Folder of the running executable: the workers lie beside it.
+/// Folder of the running executable: the workers lie next to it.
 std::string program_folder();
 
 /// A file or folder that comes with the program, by its path in the source tree:

@@ -8,7 +8,7 @@
 
 namespace dynamiccl {
 
-/// What a launch left behind, held against what it was asked for.
+/// What a launch left behind, compared with what it was asked for.
 struct LaunchCheck {
   std::vector<std::string> problems;  ///< why the launch failed; empty = it is what was asked for
   std::size_t failed_cells = 0;       ///< wrong or failed on some rank

@@ -26,7 +26,7 @@ void note(int signal) {
   noted = signal;
   noted_end_signals += 1;
   const char byte = 1;
-  // A full pipe has told enough already.
+  // A full pipe has reported enough already.
   [[maybe_unused]] const auto written = write(write_end, &byte, 1);
   errno = saved;
 }

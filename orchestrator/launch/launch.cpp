@@ -217,7 +217,7 @@ int slots_of(const LaunchShape& shape) {
 }
 
 /// What ranks on several machines need besides: the marks by which they are found there, and the
-/// network they are told to use.
+/// network they are to use.
 void reach_over_nodes(LaunchRequest& request, const ClusterOptions& options) {
   const auto& launcher = request.shape.launcher_environment;
   for (const auto& [name, value] : rank_marks(launcher.at(kEnvironmentVariable), ""))
@@ -302,8 +302,8 @@ void give_token(std::vector<Command>& commands, const std::string& token) {
 }
 
 /// A rank whose shell is on another machine outlives what has started it there. So its shell keeps
-/// the connection's input open beside it and ends it when that closes, for whatever reason. By this
-/// input comes the launch's secret too, as a remote shell hands on no variable.
+/// the connection's input open next to it and ends it when that closes, for whatever reason. By
+/// this input comes the launch's secret too, as a remote shell hands on no variable.
 /// @param token of the launch, "" = none
 void hold_ranks(std::vector<Command>& commands, const std::string& token) {
   const std::string secret =
@@ -355,7 +355,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
   if (error)
     throw Error(
         ErrorKind::environment,
-        fmt::format("{}: the launch's folder cannot be made: {}; it lies beside the database: "
+        fmt::format("{}: the launch's folder cannot be made: {}; it lies next to the database: "
                     "name one where this user may write with --db, or another place for "
                     "launches with --out where there is such an option",
                     launch.folder, error.message()));
@@ -416,7 +416,7 @@ struct BadEnd {
   bool is_own_network = false;  ///< ranks start in this program's
 };
 
-/// By itself, before any rank had told anything.
+/// By itself, before any rank had recorded anything.
 bool ended_as_it_started(const ProcessOutcome& outcome, const std::vector<RecordFile>& records) {
   const bool nobody_came = std::all_of(records.begin(), records.end(),
                                        [](const auto& file) { return file.records.empty(); });

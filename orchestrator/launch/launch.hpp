@@ -23,7 +23,7 @@ namespace dynamiccl {
 struct LaunchSite {
   std::string worker_folder;  ///< holds the worker executables; visible inside containers
   std::string run_folder;     ///< holds a folder per launch; visible inside containers
-  nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are held against
+  nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are compared with
   int cores = 1;
   MachineDeclarations machine = {};                   ///< of [machine]
   std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one

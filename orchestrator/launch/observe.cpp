@@ -117,7 +117,7 @@ std::vector<std::string> observe(const EnvironmentProfile& profile, const RunCon
                                  LaunchEnd& end) {
   const Seen seen = seen_by_ranks(records);
   set_regime(profile, config.backend, hosts, seen, end);
-  // Ranks that left nothing have been complained about; there is nothing to hold a promise against.
+  // Ranks that left nothing have been complained about; there is nothing to compare a promise with.
   if (seen.hellos.empty()) return {};
   LaunchExpectation expected;
   expected.promise = promise_of(profile);

@@ -34,11 +34,11 @@ void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const st
 std::string why_misplaced(const std::vector<std::string>& of_ranks,
                           const std::vector<FactsRecord>& facts);
 
-/// What a regime is told that the ranks' facts do not hold.
+/// What a regime is given that the ranks' facts do not hold.
 RegimeContext regime_context(const EnvironmentProfile& profile,
                              const MachineDeclarations& declared);
 
-/// Holds what the ranks detected against the profile's promise and derives the regime into `end`.
+/// Compares what the ranks detected with the profile's promise and derives the regime into `end`.
 /// @returns one sentence per broken promise; a launch with any did not measure what it claims
 std::vector<std::string> observe(const EnvironmentProfile& profile, const RunConfig& config,
                                  const RankHosts& hosts, const std::vector<RecordFile>& records,

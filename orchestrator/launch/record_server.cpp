@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 /// Who has not said the token by then is nobody's rank.
-constexpr std::chrono::seconds kHelloPatience{5};
+constexpr std::chrono::seconds kHelloTimeout{5};
 /// Connections at once, for each rank and besides: records, run.json, rendezvous.
 constexpr std::size_t kConnectionsPerRank = 3;
 constexpr std::size_t kConnectionsBesides = 64;
@@ -216,7 +216,7 @@ class RecordServer::Desk {
   /// Who says nothing, and connections that have ended.
   void sweep() {
     for (auto& connection : connections_)
-      if (!connection.known && Clock::now() - connection.came > kHelloPatience) drop(connection);
+      if (!connection.known && Clock::now() - connection.came > kHelloTimeout) drop(connection);
     std::erase_if(connections_, [](const Connection& one) { return one.file < 0; });
   }
 
@@ -439,13 +439,13 @@ class RecordServer::Desk {
   /// A launch that a connection cannot carry is said to its ranks, not half handed out.
   void too_large(Connection& connection, const std::string& what) {
     const std::string why =
-        what + "; give all nodes a folder that they share (--out), and none goes by connections";
+        what + "; give all nodes a folder that they share (--out), and none needs a connection";
     if (std::find(problems_.begin(), problems_.end(), why) == problems_.end())
       problems_.push_back(why);
     turn_away(connection, why);
   }
 
-  /// run.json and what lies beside it: tables that cells name.
+  /// run.json and what lies next to it: tables that cells name.
   void hand_out(Connection& connection) {
     std::vector<fs::path> files;
     std::uintmax_t all = launch_.run_json.size();
@@ -470,10 +470,10 @@ class RecordServer::Desk {
     }
     if (problem) return too_large(connection, launch_.folder + ": " + problem.message());
     if (all > kMostUnsent)
-      return too_large(connection,
-                       fmt::format("run.json and what lies beside it in {} have {} bytes together, "
-                                   "{} are the most",
-                                   launch_.folder, all, kMostUnsent));
+      return too_large(
+          connection, fmt::format("run.json and what lies next to it in {} have {} bytes together, "
+                                  "{} are the most",
+                                  launch_.folder, all, kMostUnsent));
     say(connection, FrameKind::run, 0, launch_.run_json);
     for (const fs::path& path : files) {
       std::string payload = path.filename().string() + "\n";

@@ -13,7 +13,7 @@ namespace dynamiccl {
 
 /// Takes the records of one launch's ranks over TCP, where they do not see the launch's folder, and
 /// appends them to the rank<r>.jsonl there that the collector reads anyway. Also hands out run.json
-/// and what lies beside it, and is the ranks' rendezvous. Who does not say the launch's token gets
+/// and what lies next to it, and is the ranks' rendezvous. Who does not say the launch's token gets
 /// nothing and is closed. A thread of its own.
 class RecordServer {
  public:

@@ -91,7 +91,7 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   return "";
 }
 
-/// Has somebody told Open MPI to take forced algorithms: a knob, the profile, the machine?
+/// Does a setting make Open MPI take forced algorithms: a knob, the profile, the machine?
 bool forces_algorithms(const PlannedGroup& group, const EnvironmentProfile& profile,
                        const Capabilities& can) {
   const std::string variable = "OMPI_MCA_" + std::string(kDynamicRulesName);

@@ -11,7 +11,7 @@
 
 namespace dynamiccl {
 
-/// How much is told on stderr. quiet: errors only.
+/// How much is printed to stderr. quiet: errors only.
 enum class Verbosity { quiet, normal, verbose };
 
 /// Whether stderr may be coloured: a terminal, and neither NO_COLOR nor TERM=dumb is set.

@@ -7,7 +7,7 @@
 
 namespace dynamiccl {
 
-/// Where a run keeps its launches unless told otherwise (--out): `runs` beside the database; where
+/// Where a run keeps its launches unless --out names a place: `runs` next to the database; where
 /// another user has made that and this one cannot keep anything there, `runs-NUMBER`, by the number
 /// of this user.
 std::string runs_folder(const std::string& db);

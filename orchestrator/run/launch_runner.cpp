@@ -159,7 +159,8 @@ void LaunchRunner::note_cluster(FinishedLaunch& finished) {
     if (!why.empty())
       finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
   };
-  // Which end is told first says little: a rank that is killed takes others and connections along.
+  // Which end is reported first says little: a rank that is killed takes others and connections
+  // along.
   const bool ended_badly = finished.end.exit_code != 0 || finished.end.signal != 0;
   if (ended_badly && finished.interrupted_by == 0) explain(site_.cluster->ended_for_memory());
   // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
@@ -216,7 +217,7 @@ void LaunchRunner::say_unused_places() {
   if (places.empty() || used || std::exchange(said_unused_places_, true)) return;
   console_.warning(fmt::format(
       "the switches, racks and zones of [machine] name none of these nodes ({}, say, is "
-      "declared, {} is here): nodes go by the names that they are started by, written out",
+      "declared, {} is here): nodes have the names that they are started by, written out",
       places.begin()->first, nodes.front().name));
 }
 

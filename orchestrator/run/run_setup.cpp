@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Workers and scripts are told their files in JSON.
+/// Workers and scripts get their files in JSON.
 void require_utf8(const std::string& path) {
   try {
     static_cast<void>(nlohmann::json(path).dump());

@@ -12,7 +12,7 @@ namespace dynamiccl {
 std::set<pid_t> runs_beside();
 
 /// `flags_json` (a launch's noise flags, a list of sentences) with one more that names the runs
-/// which were seen beside the launch; unchanged where there were none.
+/// which were seen next to the launch; unchanged where there were none.
 std::string with_runs_beside(const std::string& flags_json, const std::set<pid_t>& seen);
 
 }  // namespace dynamiccl

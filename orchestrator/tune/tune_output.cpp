@@ -111,14 +111,14 @@ constexpr const char* kPeoplesColumns =
     "backend | text, quiet | the library that communicates\n"
     "architecture | text, quiet | ring or ps\n"
     "collective size_bytes ranks\n"
-    "held out | text, told | kept from the policy's training\n"
+    "held out | text, optional | kept from the policy's training\n"
     "setting | text | in force at the end\n"
     "compared | text | the setting that was held against the default\n"
     "default_us | us, real | of the library's own choice\n"
     "ratio | real, ends:low:high | time of compared over the default's\n"
     "verdict\n"
-    "because | text, told | guards and flags\n"
-    "loaded by | text, told | who can load the setting\n"
+    "because | text, optional | guards and flags\n"
+    "loaded by | text, optional | who can load the setting\n"
     "tried | text | of the settings that there are";
 
 Table peoples_table(const TunePlan& plan, const TuningResult& result) {

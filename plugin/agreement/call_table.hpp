@@ -80,7 +80,7 @@ struct CallCost {
   bool operator==(const CallCost&) const = default;
 };
 
-/// Where a table's rows were measured, as far as a rank can hold it against where it is itself.
+/// Where a table's rows were measured, as far as a rank can compare it with where it is itself.
 /// Ranks and nodes are in the rows.
 struct CallTableOrigin {
   std::string nccl;  ///< "2.28"; "": not known

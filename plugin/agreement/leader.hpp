@@ -46,7 +46,7 @@ class Leader {
   [[nodiscard]] std::int64_t spread() const;
   [[nodiscard]] std::int64_t furthest_call() const;
   [[nodiscard]] CellObservation observe(std::size_t function, std::size_t bin) const;
-  /// What the ranks were told last.
+  /// What the ranks were sent last.
   [[nodiscard]] Proposal proposal() const { return unpack(word()); }
   [[nodiscard]] const Region& region() const { return *region_; }
 

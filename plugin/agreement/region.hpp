@@ -11,7 +11,7 @@
 
 namespace dynamiccl {
 
-/// The host's clock that beats in a region are told by: the same for all of its processes.
+/// The host's clock that beats in a region are taken from: the same for all of its processes.
 std::int64_t monotonic_ns();
 
 /// Layout of the file that the ranks of one communicator on one host and their leader map. Only
@@ -58,7 +58,7 @@ struct RegionHeader {
   alignas(64) std::array<PublishedTable, 2> tables;  ///< by the epoch's last bit
 };
 
-/// One communicator's file "FOLDER/comm-HEX.region", mapped. Made whole beside its name and then
+/// One communicator's file "FOLDER/comm-HEX.region", mapped. Made whole next to its name and then
 /// linked to it, so that nobody ever maps half a file.
 class Region {
  public:

@@ -34,7 +34,7 @@ struct Call : Event {
   std::uint64_t first_start_ns = 0;
   std::uint64_t last_stop_ns = 0;
   std::uint32_t epoch = 0;   ///< of the tuner's table it ran under
-  std::int64_t host_ns = 0;  ///< of the host's monotonic clock when NCCL told of it
+  std::int64_t host_ns = 0;  ///< of the host's monotonic clock when NCCL reported it
 };
 
 struct Channel : Event {

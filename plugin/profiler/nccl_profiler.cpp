@@ -1,4 +1,4 @@
-// libdynamiccl-nccl-plugin.so, profiler half: loaded into NCCL by NCCL_PROFILER_PLUGIN, or beside
+// libdynamiccl-nccl-plugin.so, profiler half: loaded into NCCL by NCCL_PROFILER_PLUGIN, or next to
 // the library's network. It never throws, never fails a call, writes per collective what NCCL
 // applied and how long the GPU took, and tells the tuner half where that is loaded too.
 //   DYNAMICCL_PROFILE_FILE    prefix of the JSON lines files; unset: nothing is written
@@ -30,7 +30,7 @@ std::atomic<bool> g_watched{false};
 // What the environment asks for, read where communicators are made.
 std::atomic<std::uint64_t> g_wanted{0};
 std::atomic<unsigned> g_every{0};
-/// What dynamiccl_profiler_channels() asks for beside it.
+/// What dynamiccl_profiler_channels() asks for besides it.
 std::atomic<std::uint64_t> g_channels{0};
 
 std::uint64_t now_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
@@ -212,7 +212,7 @@ const dynamiccl::nccl_profiler::PluginV4 ncclProfiler_v4{
     dynamiccl::nccl_profiler::record_event_state,
     dynamiccl::nccl_profiler::finalize};
 
-/// For the program NCCL runs in: what is applied is told (1) or not (0) from the next call on.
+/// For the program NCCL runs in: what is applied is reported (1) or not (0) from the next call on.
 DYN_EXPORT void dynamiccl_profiler_watch(int on) {
   dynamiccl::nccl_profiler::g_watched.store(on != 0);
   int* mask = dynamiccl::nccl_profiler::g_mask.load();

@@ -1,5 +1,5 @@
 // libdynamiccl-nccl-plugin.so, tuner half: loaded into NCCL by NCCL_TUNER_PLUGIN. Sets algorithm,
-// protocol and a cap of channels per call from a table (tuner_context.hpp says how it is told), or
+// protocol and a cap of channels per call from a table (tuner_context.hpp says how it is named), or
 // as the program itself asks (program_choice.hpp); never throws, never blocks, never touches what
 // NCCL has ruled out.
 #include <pthread.h>

@@ -11,7 +11,7 @@
 
 namespace dynamiccl::nccl_tuner {
 
-/// What NCCL expected of calls where the table was made, held against what it expects here: NCCL
+/// What NCCL expected of calls where the table was made, compared with what it expects here: NCCL
 /// makes its expectations of links, GPUs, nodes and channels that all ranks know alike, so that
 /// all ranks of a communicator come to the same answer at the same call.
 struct CostCheck {

@@ -31,7 +31,7 @@ std::optional<std::size_t> group_of(const json& facts, const char* key) {
   return std::nullopt;
 }
 
-/// Where ranks can be told apart.
+/// Where ranks can be distinguished.
 struct Spot {
   std::string node;
   std::optional<std::size_t> socket;

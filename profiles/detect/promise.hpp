@@ -14,7 +14,7 @@ struct NamespacePromise {
                                       ///< exactly by the ranks of one container
 };
 
-/// A profile as a launch can be held against: made by promise_of(EnvironmentProfile), checked by
+/// A profile as a launch can be compared with: made by promise_of(EnvironmentProfile), checked by
 /// check_promise().
 struct ProfilePromise {
   std::string environment;  ///< the profile's name, for messages

@@ -16,7 +16,7 @@ struct Violation {
   std::string message;  ///< what is wrong, with the ranks and the values seen
 };
 
-/// What a launch is held against.
+/// What a launch is compared with.
 struct LaunchExpectation {
   ProfilePromise promise;
   int ranks = 1;
@@ -28,7 +28,7 @@ struct LaunchExpectation {
 /// promised, under the promised runtime, not bound to the same core while others are free. Empty
 /// when all is as promised.
 /// @param hosts probe_host() of the machines that ranks may run on; what runs on others is compared
-/// with none. Machines of one boot id (containers as nodes) are told apart by their host names.
+/// with none. Machines of one boot id (containers as nodes) are distinguished by their host names.
 /// @param hellos, facts what the ranks wrote, in any order; a rank without either is a violation
 std::vector<Violation> check_promise(const LaunchExpectation& expected,
                                      const std::vector<nlohmann::json>& hosts,

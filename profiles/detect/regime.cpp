@@ -257,7 +257,7 @@ json declared_details(const RegimeContext& context) {
   return declared;
 }
 
-/// What ranks were told of [machine] stands in for what the context does not say.
+/// What ranks were given of [machine] stands in for what the context does not say.
 RegimeContext with_told(RegimeContext context, const std::vector<json>& facts_of_ranks) {
   if (facts_of_ranks.empty()) return context;
   const auto& first = facts_of_ranks.front();

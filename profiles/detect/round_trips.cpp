@@ -21,7 +21,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr int kPatienceMs = 3000;
+constexpr int kTimeoutMs = 3000;
 constexpr int kRoundTrips = 200;
 constexpr int kWarmUp = 20;
 
@@ -35,7 +35,7 @@ void answer(int connection) {
   send_at_once(connection);
   for (;;) {
     std::array<pollfd, 2> watched{pollfd{connection, POLLIN, 0}, pollfd{0, 0, 0}};
-    if (poll(watched.data(), watched.size(), kPatienceMs) <= 0) return;
+    if (poll(watched.data(), watched.size(), kTimeoutMs) <= 0) return;
     if (watched[0].revents == 0) return;
     std::array<char, 64> bytes{};
     const ssize_t count = recv(connection, bytes.data(), bytes.size(), 0);
@@ -46,9 +46,9 @@ void answer(int connection) {
 }
 
 bool connects(int handle, const sockaddr_in& to) {
-  const timeval patience{kPatienceMs / 1000, 0};
-  setsockopt(handle, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  setsockopt(handle, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const timeval timeout{kTimeoutMs / 1000, 0};
+  setsockopt(handle, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  setsockopt(handle, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   return connect(handle, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0;
 }
 

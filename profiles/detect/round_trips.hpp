@@ -9,7 +9,7 @@ namespace dynamiccl {
 /// addresses are numbers, IPv4.
 
 /// Answers whatever comes, on a free port of the machine, until standard input ends. Prints
-/// "echo ADDRESS:PORT" first. @param interface whose address is told; "" = that of the default
+/// "echo ADDRESS:PORT" first. @param interface whose address is printed; "" = that of the default
 /// route, else the first one that is up and no loopback
 /// @returns exit code: 0, 1 without an address or a port
 int serve_round_trips(const std::string& interface);

@@ -39,12 +39,12 @@ struct SideDefaults {
 /// @throws Error(input) when it is none of these, saying what would be understood
 SideSelection parse_side(const std::string& word, const SideDefaults& defaults);
 
-/// A named value that stands beside a side's figures.
+/// A named value that stands next to a side's figures.
 using Facts = std::map<std::string, std::string>;
 
-/// What facts about the CPUs that ranks were let run on are called; told before all others.
+/// What facts about the CPUs that ranks were let run on are called; printed before all others.
 constexpr std::string_view kPlacement = "placement";
-/// What the fact is called that says how many machines the ranks were on; told with it.
+/// What the fact is called that says how many machines the ranks were on; printed with it.
 constexpr std::string_view kNodes = "nodes";
 
 /// Where the ranks of a group were let run in the launches that count (CorePlacement).
@@ -72,7 +72,7 @@ struct ComparisonSide {
   /// Figures that stand on the launches that were left: the others failed or were wrong.
   std::vector<CellWithReason> with_failures;
   Facts method;                                 ///< how was measured: must be equal
-  Facts provenance;                             ///< where and with what: told when different
+  Facts provenance;                             ///< where and with what: printed when different
   std::map<std::string, Placement> placements;  ///< by group_key; without groups that did not tell
   Machines machines;                            ///< of all groups that are compared
   bool imported = false;                        ///< a foreign table: no launches of ours

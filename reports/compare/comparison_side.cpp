@@ -114,7 +114,7 @@ void add_placements(ComparisonSide& side, const Reader& reader, const Surroundin
 }
 
 /// Which machines the ranks were on. How many there were is another experiment, which run and plan
-/// do not tell: told first.
+/// do not tell: printed first.
 void add_machines(ComparisonSide& side, const Reader& reader) {
   const auto groups = machines_of_run(reader, side.run_id);
   std::set<std::string> seen;

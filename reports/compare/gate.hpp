@@ -13,7 +13,7 @@ struct GateFinding {
   std::string text;  ///< one line
 };
 
-/// A run held against a reference: `run` and `compare` with a file. A cell has a reference where
+/// A run compared with a reference: `run` and `compare` with a file. A cell has a reference where
 /// one was measured in a regime that the ranks detected here, too.
 struct Gate {
   Comparison comparison;
@@ -25,7 +25,7 @@ struct Gate {
 };
 
 /// The first look. What was detected in another regime than any of the reference's is taken out of
-/// both sides and told.
+/// both sides and reported.
 /// @throws Error(input) as compare_sides, but not where no cell has a reference
 Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOptions& options);
 

@@ -13,7 +13,7 @@ namespace dynamiccl {
 struct Alternatives {
   std::vector<const CellFigure*> cells;   ///< the fastest first, by median
   std::vector<const CellFigure*> listed;  ///< in the order of the figures
-  std::string aspect;                     ///< what of them is compared, where that is told
+  std::string aspect;                     ///< what of them is compared, where that is printed
   /// Whether the first is ahead beyond noise and beyond the band inside which times count as
   /// equal: judge_leads(). nullopt for fewer than two.
   std::optional<bool> lead_is_sure;

@@ -198,7 +198,7 @@ std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
     cell.compute_us = own.typical("compute_us").value_or(0);
     if (cell.compute_us > 0)
       cell.flops_per_s = work * parameter_bytes(cell) / kBytesPerParameter / cell.compute_us * 1e6;
-    // A round's communication beside one step's computation would be no ratio.
+    // A round's communication next to one step's computation would be no ratio.
     const bool by_rounds = cell.cell.settings.contains("local_steps");
     if (!by_rounds) cell.communication_us = own.typical("communication_us");
     cell.messages = own.typical("messages").value_or(1);

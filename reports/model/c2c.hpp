@@ -69,7 +69,7 @@ struct Saturation {
 std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
                                     const std::vector<C2cCell>& cells);
 
-/// What is told under a run's answer; empty where nothing is saturated.
+/// What is printed under a run's answer; empty where nothing is saturated.
 std::vector<std::string> saturation_notes(const Reader& reader, std::int64_t run_row,
                                           const std::vector<C2cCell>& cells);
 

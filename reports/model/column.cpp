@@ -79,7 +79,7 @@ void read_property(Column& column, const std::string& word, const std::string& w
     column.type = type->second;
   } else if (word == "quiet") {
     column.shown = Shown::where_it_varies;
-  } else if (word == "told") {
+  } else if (word == "optional") {
     column.shown = Shown::where_told;
   } else if (word == "for_programs") {
     column.shown = Shown::for_programs;

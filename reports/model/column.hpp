@@ -12,7 +12,7 @@ enum class ColumnType { text, integer, real, json };
 /// When a table for people has a column.
 enum class Shown {
   always,
-  where_it_varies,  ///< told once, above the table, where all rows agree
+  where_it_varies,  ///< printed once, above the table, where all rows agree
   where_told,       ///< left out where no row has a value
   for_programs      ///< never: another column tells people the same
 };
@@ -24,7 +24,7 @@ struct Column {
   ColumnType type = ColumnType::text;
   std::string meaning;
   Shown shown = Shown::always;
-  bool exact = false;   ///< bytes that rows are told apart by, or that are typed: never rounded
+  bool exact = false;   ///< bytes that rows are distinguished by, or that are typed: never rounded
   std::string low;      ///< name of the column with the lower end of its interval; "" = has none
   std::string high;     ///< of the upper end
   std::string end_of;   ///< name of the column of whose interval this is an end; "" = none

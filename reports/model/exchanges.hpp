@@ -22,8 +22,8 @@ TrainedCell trained_cell(const CellFigure& figure);
 Synchronisation synchronisation_in(const nlohmann::json& settings);
 /// Whether the cell trained what one process would: what is ranked by step time.
 bool trained_as_one(const CellFigure& figure);
-/// Whether that is plain SGD, without LARS and a warm-up of the rate: what accuracies are held
-/// against.
+/// Whether that is plain SGD, without LARS and a warm-up of the rate: what accuracies are
+/// compared with.
 bool is_plain_sgd(const CellFigure& figure);
 /// Whether its time alone says that it is better: not of training that loses something.
 bool compares_by_time(const CellFigure& figure);

@@ -31,7 +31,7 @@ struct FittedLine {
   /// From the same line fitted to each block: signed ranks from six blocks on, t below, widened to
   /// hold the fit's own value. The blocks' start-up times count also below 0, the interval ends
   /// there. nullopt below three blocks, and where it would lie at or below 0: a start-up time too
-  /// short to be told from these sizes.
+  /// short to be known from these sizes.
   std::optional<Interval> alpha_us;
   std::optional<double> bytes_per_s;          ///< nullopt for a flat line
   std::optional<Interval> bytes_per_s_range;  ///< as alpha_us; nullopt where it has no end

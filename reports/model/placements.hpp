@@ -17,7 +17,7 @@ struct LaunchPlacement {
   CorePlacement placement;
 };
 
-/// Launches that ended well and whose ranks told, in the order of launching.
+/// Launches that ended well and whose ranks recorded it, in the order of launching.
 std::vector<LaunchPlacement> launch_placements(const Reader& reader, const std::string& run_uuid);
 
 }  // namespace dynamiccl

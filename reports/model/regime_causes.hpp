@@ -20,7 +20,7 @@ std::string text_at(const nlohmann::json& object, const char* key);
 
 struct RegimeCause {
   std::string text;
-  std::string fix;  ///< at most 90 columns; "" = told with another cause, or none
+  std::string fix;  ///< at most 90 columns; "" = printed with another cause, or none
 };
 
 /// Why an environment communicates as it does, the weightiest first: what its regime says and how

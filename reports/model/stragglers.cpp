@@ -272,7 +272,7 @@ std::string straggler_note(const Reader& reader, std::int64_t run,
     return fmt::format(
         "stragglers: not looked for among more than {} samples; see `query stragglers`",
         kMostSamplesOfNote);
-  // Judged among all of the run, as the table does it; told of the groups that were asked about.
+  // Judged among all of the run, as the table does it; printed of the groups that were asked about.
   auto paces = paces_of_run(reader, run);
   if (!of_groups.empty())
     std::erase_if(paces, [&](const auto& pace) { return !of_groups.contains(key_of(pace)); });

@@ -14,7 +14,7 @@
 namespace dynamiccl {
 namespace {
 
-// Chance that any of the configurations that are held against plain SGD is called sooner for
+// Chance that any of the configurations that are compared with plain SGD is called sooner for
 // nothing.
 constexpr double kFamilyError = 0.05;
 
@@ -79,7 +79,7 @@ std::string lossy_words(std::ptrdiff_t lossy) {
   return fmt::format("{} lossy configuration{}", lossy, lossy == 1 ? " was" : "s were");
 }
 
-/// Plain SGD has no time until the target to hold others against.
+/// Plain SGD has no time until the target to compare others with.
 std::string without_plain(const std::vector<const TargetCell*>& cells, std::ptrdiff_t lossy) {
   const TargetCell* plain = nullptr;
   std::string reached;
@@ -95,11 +95,11 @@ std::string without_plain(const std::vector<const TargetCell*>& cells, std::ptrd
       fmt::format("{} measured here until accuracy {:g}", lossy_words(lossy), target);
   text += plain == nullptr
               ? std::string(
-                    ", but no plain SGD that they could be held against: add it to the "
+                    ", but no plain SGD that they could be compared with: add it to the "
                     "experiment")
               : fmt::format(
                     ", but plain SGD ({}) reached it in {} only, so that there is "
-                    "no time to hold theirs against: train longer or lower the target",
+                    "no time to compare theirs with: train longer or lower the target",
                     plain->figure.algorithm,
                     counted_of(plain->figure.launches.size(), plain->launches, "launch"));
   if (!reached.empty()) text += fmt::format("; always reached by {}", reached);

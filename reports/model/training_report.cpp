@@ -67,7 +67,7 @@ nlohmann::json settings_json(const std::string& text) {
   return settings.is_object() ? settings : nlohmann::json::object();
 }
 
-/// The settings beside model and batch: "bucket=1 MiB".
+/// The settings besides model and batch: "bucket=1 MiB".
 std::string shown_settings(const nlohmann::json& settings) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : settings.items()) {

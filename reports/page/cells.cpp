@@ -139,7 +139,7 @@ json page_cells(const PageContext& page) {
   Names settings;
   Operations operations;
   PageColumns columns;
-  // The page sets backends beside each other, at equal settings.
+  // The page sets backends next to each other, at equal settings.
   const auto stated = with_stated_memory(page.figures);
   for (std::size_t i = 0; i < page.figures.size(); ++i) {
     const CellFigure& f = page.figures[i];

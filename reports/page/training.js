@@ -64,7 +64,7 @@
       range: Report.yRange(series), tick: text, text: p => text(p.value) });
   }
 
-  // Ways that lose something are told apart by what they reach, and after how long or how many bytes.
+  // Ways that lose something are distinguished by what they reach, and after how long or how many bytes.
   function progress(cells, looks, at, tick, caption) {
     const { format } = Report;
     const series = cells.filter(c => c.points.length > 1).map(c => ({ label: `${c.configuration}, ${c.environment}, ${c.backend}`, look: looks(c),

@@ -55,7 +55,7 @@ std::string wrapped(const std::string& text, const std::string& indent, std::siz
   return join(lines, "\n") + "\n";
 }
 
-/// One cell beside the same on bare metal.
+/// One cell next to the same on bare metal.
 struct CellCost {
   const CellFigure* figure = nullptr;
   Ratio ratio;
@@ -153,11 +153,11 @@ backend | text | the library
 regime
 cells | integer | cells with a time
 x bare-metal | real | median over the cells
-least | real, told | of a cell
-most | real, told | of a cell
-surely slower | text, told | cells
-surely faster | text, told | cells
-data moved by | text, told | transports
+least | real, optional | of a cell
+most | real, optional | of a cell
+surely slower | text, optional | cells
+surely faster | text, optional | cells
+data moved by | text, optional | transports
 )";
 
 /// Rows of places and regimes: a median over libraries would hide that one gains what another
@@ -182,7 +182,7 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
     place.slower += cost.verdict == Verdict::slower ? 1 : 0;
     place.faster += cost.verdict == Verdict::faster ? 1 : 0;
   }
-  // Regimes are told where a place has several: elsewhere they say what its name does.
+  // Regimes are printed where a place has several: elsewhere they say what its name does.
   const bool regimes = places.size() > names.size();
   Columns columns = parse_columns(kCostColumns, "answer");
   Table table;
@@ -250,9 +250,9 @@ architecture | text, quiet | ring or ps
 ranks datatype algorithm in_place group_knobs cell_knobs
 backend | text | the library
 median_us
-busbw_bytes_per_s | bytes_per_s, real, told | bus bandwidth, as nccl-tests has it
-x fastest | real, interval, told | time over that of the fastest library
-verdict | text, told | of that
+busbw_bytes_per_s | bytes_per_s, real, optional | bus bandwidth, as nccl-tests has it
+x fastest | real, interval, optional | time over that of the fastest library
+verdict | text, optional | of that
 )";
 
 /// One row of a library's time of an operation, with its ratio to the fastest library's.
@@ -310,7 +310,7 @@ std::vector<std::vector<TimeRow>> told_operations(const std::vector<CellFigure>&
   return chosen;
 }
 
-/// Where nothing is to be held against bare metal: what calls take, and which library is fastest.
+/// Where nothing is to be compared with bare metal: what calls take, and which library is fastest.
 std::string times_text(const std::vector<CellFigure>& figures, std::size_t most,
                        std::size_t width) {
   std::size_t left_out = 0;

@@ -9,7 +9,7 @@ namespace dynamiccl {
 
 /// What `run` prints at its end: some 30 lines of 100 columns, as many more as it takes where the
 /// terminal is narrower. First what speaks against the figures; then per environment, library and
-/// regime what it costs and what moved its data or, where there is no bare metal beside another
+/// regime what it costs and what moved its data or, where there is no bare metal next to another
 /// environment, what calls take by each library; the surely best and worst cell, causes with their
 /// fixes, training with the time to its target, and what to type next. Brackets are intervals.
 /// @param run_id as Reader::resolve_run takes it

@@ -128,7 +128,7 @@ std::string_view unit_in(std::string_view text) {
 }
 
 /// "12.3 us [11.9, 12.8]"; where a bound has a unit of its own, both show theirs: a bound without
-/// one beside another unit would be taken for that.
+/// one next to another unit would be taken for that.
 std::string cell_text(const std::vector<Value>& row, const Source& source) {
   std::string text = human_text(row[source.value], source.unit, source.exact);
   if (source.settings) text = settings_text(text);

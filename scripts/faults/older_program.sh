@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a program does where its surroundings break, one item after another: to see of an older build that it did otherwise.
-#   scripts/faults/older_program.sh PROGRAM [BACKEND]     (gloo; the program's worker must lie beside it)
+#   scripts/faults/older_program.sh PROGRAM [BACKEND]     (gloo; the program's worker must lie next to it)
 # Prints per item what was done to it and what came of it. Needs bash, sqlite3, python3; two minutes. All in a folder of its own.
 set -u
 P=$(realpath "$1")
@@ -28,7 +28,7 @@ sql() { sqlite3 "$1" "$2" 2>&1; }
 ok_launches() { sql "$1" "select count(*) from launch where status='ok'"; }
 first_launch() { for _ in $(seq 600); do [ "$(ok_launches "$1")" = 1 ] && return; sleep 0.05; done; }
 first_rank() { for _ in $(seq 600); do rank=$(pgrep -n -f "dynamiccl-worker.*$W") && { sleep 0.5; return; }; sleep 0.05; done; }
-# Starts `run FILE --db DB` beside us, as $pid; ended tells its exit code.
+# Starts `run FILE --db DB` next to us, as $pid; ended tells its exit code.
 start() { "$P" run "$1.toml" --db "$2.sqlite" >"$2.out" 2>"$2.err" & pid=$!; }
 ended() { wait "$pid"; echo "exit $?; $(tail -1 "$1.err" | cut -c1-200)"; }
 

@@ -1,4 +1,5 @@
 // Links between documents, in the source tree and as they are installed.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -84,6 +85,60 @@ TEST_CASE("documents link to what is there") {
   for (const char* name :
        {"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"})
     CHECK(dangling(tree / name) == std::vector<std::string>{});
+}
+
+namespace {
+
+/// Files and folders of the tree, from its root, each with a "/" in front.
+std::vector<std::string> paths_of_the_tree() {
+  std::vector<std::string> all;
+  const fs::path tree = DYNAMICCL_SOURCE_DIR;
+  for (auto at = fs::recursive_directory_iterator(tree); at != fs::recursive_directory_iterator();
+       ++at) {
+    const auto name = at->path().filename().string();
+    const bool ours = name == ".ci" || !name.starts_with(".");
+    if (at->is_directory() &&
+        (!ours || (at.depth() == 0 && (name == "build" || name == "results"))))
+      at.disable_recursion_pending();
+    all.push_back("/" + at->path().lexically_relative(tree).string());
+  }
+  return all;
+}
+
+/// The sources that a document names between backquotes and that are nowhere; what holds a name to
+/// be filled in ("NAME.cpp") or a wildcard is left out.
+std::vector<std::string> lost_sources(const std::string& text,
+                                      const std::vector<std::string>& paths) {
+  static const std::regex named("`([a-z0-9_./-]+\\.(cpp|hpp|cu|sql|py|sh|js|cmake))`");
+  std::vector<std::string> lost;
+  for (std::sregex_iterator match(text.begin(), text.end(), named), end; match != end; ++match) {
+    const std::string end_of_path = "/" + (*match)[1].str();
+    if (std::none_of(paths.begin(), paths.end(),
+                     [&](const std::string& path) { return path.ends_with(end_of_path); }))
+      lost.push_back((*match)[1]);
+  }
+  return lost;
+}
+
+}  // namespace
+
+TEST_CASE("documents name sources that are there") {
+  const auto paths = paths_of_the_tree();
+  REQUIRE(paths.size() > 1000);
+  CHECK(lost_sources("`a/nowhere.cpp`, `NAME.cpp`, `tests/repo/documents_test.cpp`", paths) ==
+        std::vector<std::string>{"a/nowhere.cpp"});
+  const fs::path tree = DYNAMICCL_SOURCE_DIR;
+  for (const char* name :
+       {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "workers/README.md",
+        "train/README.md", "profiles/README.md", "reports/README.md", "db/README.md"}) {
+    INFO(name);
+    CHECK(lost_sources(text_of(tree / name), paths) == std::vector<std::string>{});
+  }
+  for (const auto& entry : fs::directory_iterator(tree / "docs"))
+    if (entry.path().extension() == ".md") {
+      INFO(entry.path());
+      CHECK(lost_sources(text_of(entry.path()), paths) == std::vector<std::string>{});
+    }
 }
 
 TEST_CASE("installed documents link to what is installed") {

@@ -28,7 +28,7 @@ std::span<const AlgorithmRow> algorithm_rows();
 bool has_library_call(Collective collective);
 
 /// Every name that a worker takes as a cell's algorithm, "library" first: what is never searched
-/// and what newer versions of a library have among them. A name beside these is a mistake.
+/// and what newer versions of a library have among them. A name besides these is a mistake.
 std::vector<std::string> offered_algorithms(Backend backend, Collective collective);
 
 }  // namespace dynamiccl

@@ -105,7 +105,7 @@ std::string tuned_name(Collective collective) {
   return std::string(name_of(collective));
 }
 
-/// glibc maps no block below this size anew unless told to (M_MMAP_THRESHOLD in mallopt(3)).
+/// glibc maps no block below this size anew unless asked to (M_MMAP_THRESHOLD in mallopt(3)).
 constexpr std::uint64_t kLeastMapped = std::uint64_t{128} << 10;
 
 /// The same as the default for this task.
@@ -249,7 +249,7 @@ bool nccl_allowed(const SpaceContext& context, const ActionSpace& space, const A
   // An algorithm without a protocol leaves NCCL a table row of three; the other way round, it may
   // pair the protocol with any algorithm, so that the arm would not say what ran.
   if ((algorithm == "default") != (protocol == "default")) return false;
-  // What goes by way of the host or the network tears its stores.
+  // What goes through the host or the network tears its stores.
   const std::string_view path = space.value(action, "transport");
   if (protocol == "LL128" && (!context.nvlink || path == "SHM" || path == "NET")) return false;
   if ((algorithm == "nvls" || algorithm == "nvls_tree") && protocol != "Simple") return false;

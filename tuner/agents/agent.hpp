@@ -45,8 +45,8 @@ struct Trial {
   /// Its launch, any number: what one launch measured shares whatever made it fast or slow.
   /// nullopt = in a launch of its own.
   std::optional<std::int64_t> launch = std::nullopt;
-  /// Sum of its reward's terms, where whoever measured knows it; what online updates go by. The
-  /// belief goes by `time`: base and call shaping are the same thing relative to the default.
+  /// Sum of its reward's terms, where whoever measured knows it; what online updates follow. The
+  /// belief follows `time`: base and call shaping are the same thing relative to the default.
   std::optional<double> reward = std::nullopt;
 };
 

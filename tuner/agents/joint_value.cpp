@@ -21,7 +21,7 @@ constexpr std::array kNodes{Node{-2.856970013872806, 0.011257411327721},
 /// What an uncertain saving counts for: its expectation less this many standard deviations.
 /// Without, nothing would be confirmed; with much more, nothing new would be tried.
 constexpr double kCaution = 0.3;
-/// Weight of the value without caution beside it: of two that confirm nothing, which may.
+/// Weight of the value without caution next to it: of two that confirm nothing, which may.
 constexpr double kHope = 1;
 
 /// Of the default's time, by what is faster by `log_factor`.

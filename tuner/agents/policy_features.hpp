@@ -10,7 +10,7 @@ namespace dynamiccl {
 
 /// Numbers that describe one value of one head: what is believed of the arms behind it.
 inline constexpr int kCandidateFeatures = 14;
-/// Numbers that the recurrent part sees beside the state vector.
+/// Numbers that the recurrent part sees besides the state vector.
 inline constexpr int kFeedbackFeatures = 8;
 
 /// What came of the previous step, relative to what was expected.

@@ -40,7 +40,7 @@ std::string shipped_policy();
 /// @throws Error(input) when there is none: an untrained network is never used unasked
 std::string policy_or_throw(const std::string& path);
 
-/// Written beside the target and renamed, so that a reader never sees half a file.
+/// Written next to the target and renamed, so that a reader never sees half a file.
 /// @throws Error(environment) when it cannot be written
 void write_policy(const Policy& policy, const std::string& path);
 

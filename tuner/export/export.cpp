@@ -217,7 +217,7 @@ unsigned nodes_of(const TableRegime& regime, const TaskKey& task) {
   return 0;
 }
 
-/// What the plugin holds against where it is loaded.
+/// What the plugin compares with where it is loaded.
 void add_origin(NcclExport& settings, const std::vector<TableEntry>& rows,
                 const TableRegime& regime, CallTableOrigin& origin) {
   for (CallRow& row : settings.rows)

@@ -49,7 +49,7 @@ std::string volume_option(const std::string& outside, const std::string& inside 
 /// @param folder as they see it; @param library empty: none is loaded
 std::vector<std::string> one_host_mount(const std::string& folder, const std::string& library);
 
-/// The least that Docker, Compose, Kubernetes, Apptainer and pyxis must be told, a line for each.
+/// The least that Docker, Compose, Kubernetes, Apptainer and pyxis must be given, a line for each.
 std::vector<std::string> one_host_lines(OneHostWay way);
 
 /// How a container that has one GPU gets the device nodes of all, and what that costs.

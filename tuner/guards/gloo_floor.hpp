@@ -29,9 +29,9 @@ struct GlooTimes {
 /// Of a table: its rows of Gloo, by what their defaults took.
 GlooTimes gloo_times(const ConfigurationTable& table);
 
-/// Gloo's times in the place of one job: what NCCL's calls there are held against. Places are equal
-/// where all is that is not the library's own doing: containers, what is kept apart, the network,
-/// and how many of the pairs of ranks share a machine.
+/// Gloo's times in the place of one job: what NCCL's calls there are compared with. Places are
+/// equal where all is that is not the library's own doing: containers, what is kept apart, the
+/// network, and how many of the pairs of ranks share a machine.
 class GlooFloor {
  public:
   GlooFloor() = default;

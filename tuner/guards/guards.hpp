@@ -44,7 +44,7 @@ inline constexpr std::string_view kUndecided = "undecided";
 inline constexpr std::string_view kOnlyDefault = "only_default_reaches";
 /// There is no other setting than the default that may be chosen.
 inline constexpr std::string_view kNothingToSet = "nothing_to_set";
-/// Slower than Gloo at all, the lower threshold: told, not reverted.
+/// Slower than Gloo at all, the lower threshold: reported, not reverted.
 inline constexpr std::string_view kBelowFloor = "slower_than_gloo";
 
 struct GuardLimits {

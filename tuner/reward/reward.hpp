@@ -18,7 +18,7 @@ struct RewardWeights {
   double sm = 0.02;
   double tier = 0.02;
   double fault = 1.0;
-  double call_shaping = 0.1;  ///< share of the call's own latency beside the step time
+  double call_shaping = 0.1;  ///< share of the call's own latency besides the step time
   double base_limit = 10.0;   ///< steps slower than this many reference steps count as this many
 };
 

@@ -10,7 +10,7 @@
 
 namespace dynamiccl {
 
-/// Constants of a task's path: what the analytic models need beside the arm.
+/// Constants of a task's path: what the analytic models need besides the arm.
 struct PathModel {
   LinkParameters link;     ///< MPI, Gloo and our own collectives; start-up for NCCL
   TransportModel peer;     ///< NCCL through peer access

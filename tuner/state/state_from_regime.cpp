@@ -70,7 +70,7 @@ std::optional<std::array<double, kTiers>> tier_mix_of(const json& regime, int no
     if (!tier) return std::nullopt;
     shares[static_cast<std::size_t>(*tier)] += share.get<double>();
   }
-  // Nodes that could not be told apart, as containers as nodes of one machine.
+  // Nodes that could not be distinguished, as containers as nodes of one machine.
   if (nodes > 1 && !reaches_out) return std::nullopt;
   return shares;
 }

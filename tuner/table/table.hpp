@@ -93,7 +93,7 @@ std::string to_json(const ConfigurationTable& table);
 /// @throws Error(data) when damaged, torn or of another version
 ConfigurationTable table_from_json(const std::string& text, const std::string& source);
 
-/// Written beside the target and renamed, so that a reader never sees half a file.
+/// Written next to the target and renamed, so that a reader never sees half a file.
 /// @throws Error(environment) when it cannot be written
 void write_table(const ConfigurationTable& table, const std::string& path);
 /// @throws Error(input) when it cannot be read, Error(data) as table_from_json()

@@ -48,8 +48,8 @@ TriggerState Trigger::add(Micros latency) {
 }
 
 void Trigger::learn_reference(double observation) {
-  // Trouble seldom comes alone: while a level is learnt anew, what is learnt so far is held against
-  // a gross change. At the very first, calls still warm up.
+  // Trouble seldom comes alone: while a level is learnt anew, what is learnt so far is compared
+  // with a gross change. At the very first, calls still warm up.
   if (again_ && reference_.size() >= static_cast<std::size_t>(options_.early)) {
     settle();
     correlation_ = 0;
@@ -61,7 +61,7 @@ void Trigger::learn_reference(double observation) {
   settle();
   slow_score_ = 0;
   fast_score_ = 0;
-  // They were held against a level that still moved.
+  // They were compared with a level that still moved.
   recent_.clear();
   waiting_ = 0;
 }
@@ -84,7 +84,7 @@ void Trigger::settle() {
 void Trigger::observe(double observation) {
   const double residual = observation - level_;
   if (judge(residual)) return;
-  // Nothing of what may be a change flows into the level that it is held against.
+  // Nothing of what may be a change flows into the level that it is compared with.
   if (slow_score_ < 0.3 * options_.threshold && fast_score_ < 0.3 * options_.threshold)
     level_ += options_.forgetting * std::clamp(residual, -sd_, sd_);
 }

@@ -35,7 +35,7 @@ CudaQueue::~CudaQueue() {
 }
 
 void CudaQueue::set_lanes(std::size_t count) {
-  // Computation beside it, which fills the GPU, must not keep other ranks waiting.
+  // Computation next to it, which fills the GPU, must not keep other ranks waiting.
   int least = 0;
   int greatest = 0;
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),

@@ -69,17 +69,17 @@ void speak_when_a_peer_breaks_off(const std::string& output_dir, int rank) {
 /// The rendezvous of ranks that no folder joins.
 class ConnectedStore : public gloo::rendezvous::Store {
  public:
-  ConnectedStore(const RecordsEndpoint& endpoint, milliseconds patience)
-      : store_(endpoint), patience_(patience) {}
+  ConnectedStore(const RecordsEndpoint& endpoint, milliseconds timeout)
+      : store_(endpoint), timeout_(timeout) {}
   void set(const std::string& key, const std::vector<char>& data) override {
     store_.set(key, std::string(data.begin(), data.end()));
   }
   std::vector<char> get(const std::string& key) override {
-    const auto value = store_.get(key, patience_);
+    const auto value = store_.get(key, timeout_);
     if (!value)
       throw Error(ErrorKind::environment,
                   fmt::format("a rank did not come to the rendezvous within {} s",
-                              patience_.count() / 1000));
+                              timeout_.count() / 1000));
     return {value->begin(), value->end()};
   }
   void wait(const std::vector<std::string>& keys) override {
@@ -91,12 +91,12 @@ class ConnectedStore : public gloo::rendezvous::Store {
 
  private:
   RecordStore store_;
-  milliseconds patience_;
+  milliseconds timeout_;
 };
 
 std::unique_ptr<gloo::rendezvous::Store> rendezvous(const RunConfig& config) {
-  const milliseconds patience(static_cast<long>(config.connect_timeout.count() / 1e3));
-  if (records_endpoint()) return std::make_unique<ConnectedStore>(*records_endpoint(), patience);
+  const milliseconds timeout(static_cast<long>(config.connect_timeout.count() / 1e3));
+  if (records_endpoint()) return std::make_unique<ConnectedStore>(*records_endpoint(), timeout);
   std::filesystem::create_directories(config.rendezvous_dir);
   return std::make_unique<gloo::rendezvous::FileStore>(config.rendezvous_dir);
 }
@@ -437,7 +437,7 @@ Request GlooCommunicator::irecv(void* data, std::size_t bytes, int from, int tag
 void GlooCommunicator::wait(Request request) {
   Pending& pending = pending_[static_cast<std::uint32_t>(request)];
   guarded("waiting for Gloo", [&] {
-    // Buffers keep the shorter timeout of the connecting phase unless told.
+    // Buffers keep the shorter timeout of the connecting phase unless set.
     if (pending.sending) {
       pending.buffer->waitSend(call_timeout_);
     } else {

@@ -49,7 +49,7 @@ std::string direct_log(const RunConfig& config, int rank) {
   std::string path = fmt::format("{}/nccl.rank{}.log", config.output_dir, rank);
   if (std::getenv("NCCL_DEBUG") != nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return "";
   setenv("NCCL_DEBUG", "INFO", 1);
-  // Only what is told when connections are made: nothing is written while cells are timed.
+  // Only what is logged when connections are made: nothing is written while cells are timed.
   setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,P2P,SHM,NET,ENV", 0);
   setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
   return path;

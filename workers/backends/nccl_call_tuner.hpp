@@ -8,7 +8,7 @@
 
 namespace dynamiccl {
 
-/// Our tuner plugin in this process, told by the trainer what its next all-reduces run under:
+/// Our tuner plugin in this process, given by the trainer what its next all-reduces run under:
 /// algorithm, protocol and cap of channels change from call to call, on the communicators that are
 /// there. Every rank says the same before the same call.
 class NcclCallTuner {

@@ -23,7 +23,7 @@ std::vector<std::string> candidates() {
 }  // namespace
 
 void* open_nccl_library() {
-  // A second NCCL in a process shares symbols with the first: beside PyTorch's, the one of a
+  // A second NCCL in a process shares symbols with the first: next to PyTorch's, the one of a
   // machine's packages refused all-reduces as "invalid argument" (two containers, 2x H100, 2.28.9).
   if (void* loaded = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD); loaded != nullptr)
     return loaded;

@@ -10,7 +10,7 @@
 
 namespace dynamiccl {
 
-/// Our plugin beside this program, which profiles and tunes NCCL.
+/// Our plugin next to this program, which profiles and tunes NCCL.
 std::string plugin_path();
 
 /// Our profiler plugin (plugin/profiler) as a witness of what NCCL applies to a call. Loaded

@@ -12,7 +12,7 @@ void run_ring_allreduce(const Call& call, PhaseTimes& times);
 void run_ring_allgather(const Call& call, PhaseTimes& times);
 void run_ring_reduce_scatter(const Call& call, PhaseTimes& times);
 
-/// Bytes that allreduce and reduce_scatter need beside the buffers.
+/// Bytes that allreduce and reduce_scatter need besides the buffers.
 std::size_t ring_scratch(const Layout& layout, const Place& place, DataType type,
                          const Pipelining& pipelining);
 

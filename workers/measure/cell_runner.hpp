@@ -23,7 +23,7 @@ namespace dynamiccl {
 /// verification.
 ///
 /// On libraries that queue their work on a GPU a sample ends when the GPU is done; the GPU's own
-/// time between its first and last call is kept beside it (SampleArrays::device_us). The knob
+/// time between its first and last call is kept next to it (SampleArrays::device_us). The knob
 /// `graph` records a sample's calls as a CUDA graph once and replays it.
 ///
 /// Verification: one call before the warm-up and the last timed call start from a poisoned output

@@ -130,7 +130,7 @@ class Computing {
   std::shared_ptr<std::byte> pinned_;
 };
 
-/// Told once to the rank that waits for it: the neighbour works.
+/// Sent once to the rank that waits for it: the neighbour works.
 void say_ready(int pipe) {
   const char word = 1;
   if (write(pipe, &word, 1) != 1) _exit(1);
@@ -325,7 +325,7 @@ double Neighbour::end(Communicator& comm) {
     throw Error(
         ErrorKind::environment,
         fmt::format("{} = {}: {} before the cells were over, so that they were not all "
-                    "measured beside it; measure them again (was it out of memory?)",
+                    "measured next to it; measure them again (was it out of memory?)",
                     kNeighbourVariable, kind_,
                     ended ? "the neighbour of this rank ended" : "another rank's neighbour ended"));
   return cpu_s;

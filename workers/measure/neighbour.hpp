@@ -8,13 +8,13 @@
 
 namespace dynamiccl {
 
-/// Of a rank's environment: which neighbour its cells are measured beside.
+/// Of a rank's environment: which neighbour its cells are measured next to.
 inline constexpr const char* kNeighbourVariable = "DYNAMICCL_NEIGHBOUR";
 /// The worker's argument that makes it a neighbour.
 inline constexpr const char* kNeighbourArgument = "--neighbour";
 
-/// Other work beside the ranks of a launch, from before their first cell to after their last: a
-/// process beside each rank, in the rank's container where it is in one.
+/// Other work next to the ranks of a launch, from before their first cell to after their last: a
+/// process next to each rank, in the rank's container where it is in one.
 ///   compute   multiplies matrices, with a thread for each core that the rank has to itself; where
 ///             the rank has a GPU on that GPU, which the two take in turns
 ///   link      sends to the next rank's neighbour as fast as the network takes it

@@ -33,7 +33,7 @@ std::string backend_names() {
   return join(names, ", ");
 }
 
-/// A launch whose folder this machine does not see: run.json and what lies beside it come by a
+/// A launch whose folder this machine does not see: run.json and what lies next to it come by a
 /// connection, and records go back by one.
 RunConfig fetch_config(const std::string& place, OwnFolder& folder) {
   const char* token = std::getenv(kRecordsToken);

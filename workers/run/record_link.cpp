@@ -245,8 +245,8 @@ std::optional<std::pair<FrameHeader, std::string>> FrameSocket::receive(Clock::t
   return std::nullopt;
 }
 
-FetchedRun fetch_run(const RecordsEndpoint& endpoint, milliseconds patience) {
-  const auto until = Clock::now() + patience;
+FetchedRun fetch_run(const RecordsEndpoint& endpoint, milliseconds timeout) {
+  const auto until = Clock::now() + timeout;
   std::string why;
   FrameSocket socket;
   socket.wait_by_size();
@@ -368,10 +368,10 @@ void RecordLink::acknowledged(std::uint64_t sequence) {
   }
 }
 
-void RecordLink::pump(Clock::duration patience, Clock::duration more) {
-  const auto until = Clock::now() + patience + more;
+void RecordLink::pump(Clock::duration timeout, Clock::duration more) {
+  const auto until = Clock::now() + timeout + more;
   // More bytes take no longer to connect, only to send; a connection that broke is made anew.
-  auto reached = Clock::now() + patience;
+  auto reached = Clock::now() + timeout;
   while (!waiting_.empty() && Clock::now() < until && connected(reached)) {
     for (const auto& [sequence, bytes] : waiting_) {
       if (sequence <= sent_) continue;
@@ -385,7 +385,7 @@ void RecordLink::pump(Clock::duration patience, Clock::duration more) {
         socket_.close();
       }
     }
-    reached = std::min(until, Clock::now() + patience);
+    reached = std::min(until, Clock::now() + timeout);
   }
 }
 
@@ -475,10 +475,10 @@ void RecordStore::set(const std::string& key, const std::string& value) {
   if (answer.first.kind != FrameKind::ack) refuse(answer.second);
 }
 
-std::optional<std::string> RecordStore::get(const std::string& key, milliseconds patience) {
+std::optional<std::string> RecordStore::get(const std::string& key, milliseconds timeout) {
   FrameHeader header;
   header.kind = FrameKind::get;
-  const auto until = Clock::now() + patience;
+  const auto until = Clock::now() + timeout;
   for (;;) {
     const auto answer = ask(frame(header, key));
     if (answer.first.kind == FrameKind::value) return answer.second;

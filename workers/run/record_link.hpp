@@ -72,11 +72,11 @@ struct FetchedRun {
   std::string run_json;
   std::vector<std::pair<std::string, std::string>> files;  ///< name and bytes
 };
-/// @param patience on top of the time that what comes takes over a slow link
+/// @param timeout on top of the time that what comes takes over a slow link
 /// @throws Error(environment) when nobody answers in that time, or refuses
 FetchedRun fetch_run(const RecordsEndpoint& endpoint,
-                     std::chrono::milliseconds patience = std::chrono::seconds(30));
-/// Writes what lies beside run.json into `folder`; names that lead out of it are left out.
+                     std::chrono::milliseconds timeout = std::chrono::seconds(30));
+/// Writes what lies next to run.json into `folder`; names that lead out of it are left out.
 /// @throws Error(environment) with path and reason when one cannot be written whole
 void keep_files(const FetchedRun& run, const std::string& folder);
 
@@ -88,7 +88,7 @@ class RecordLink {
   /// @throws Error(environment) when nobody answers within 30 s, or refuses
   RecordLink(RecordsEndpoint endpoint, int rank, const char* mode);
   /// Says what is left to be said, for 30 s and as long as that much takes over a slow link, and
-  /// that nothing follows, for two more. What did not get through is told on stderr.
+  /// that nothing follows, for two more. What did not get through is printed to stderr.
   ~RecordLink();
   RecordLink(const RecordLink&) = delete;
   RecordLink& operator=(const RecordLink&) = delete;
@@ -111,9 +111,9 @@ class RecordLink {
   using Clock = std::chrono::steady_clock;
   /// @returns false when the orchestrator cannot be reached by then
   bool connected(Clock::time_point until);
-  /// Until everything is acknowledged, or no connection was had for `patience`; `more` on top of it
+  /// Until everything is acknowledged, or no connection was had for `timeout`; `more` on top of it
   /// at most, and only over a connection.
-  void pump(Clock::duration patience, Clock::duration more);
+  void pump(Clock::duration timeout, Clock::duration more);
   void acknowledged(std::uint64_t sequence);
   /// What waits takes so long over the slowest link.
   [[nodiscard]] std::chrono::milliseconds time_for_waiting() const;
@@ -141,7 +141,7 @@ class RecordStore {
   void set(const std::string& key, const std::string& value);
   /// @returns nullopt when nobody has set it by then
   /// @throws Error(environment) when nobody answers
-  std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
+  std::optional<std::string> get(const std::string& key, std::chrono::milliseconds timeout);
 
  private:
   std::pair<FrameHeader, std::string> ask(const std::string& bytes);

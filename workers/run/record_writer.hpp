@@ -24,7 +24,7 @@ class RecordWriter {
 
   /// @throws Error(environment) when the line cannot be written whole
   void write(const Record& record);
-  /// How they go, where they go by a connection; nullptr: into the file.
+  /// How they go, where they go over a connection; nullptr: into the file.
   [[nodiscard]] RecordLink* link() const { return link_.get(); }
 
  private:

@@ -68,7 +68,7 @@ double own_cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// What a rank has chosen lies in its folder, which nobody else sees where records go by a
+/// What a rank has chosen lies in its folder, which nobody else sees where records go over a
 /// connection.
 void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
   if (writer.link() == nullptr) return;

@@ -436,7 +436,7 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken\n"
       "promise, an environment in which no backend ran, or a named environment or backend that "
       "cannot run; of\n"
-      "--job 4 a hung or slow one, 5 when it cannot be told.");
+      "--job 4 a hung or slow one, 5 when it is not known.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 

@@ -250,7 +250,7 @@ std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
   return ready;
 }
 
-/// One regime has rows of one library, as a rule: formats of others are told and left out.
+/// One regime has rows of one library, as a rule: formats of others are named and left out.
 std::vector<ReadyExport> export_one_regime(const ConfigurationTable& table,
                                            const std::vector<ExportFormat>& formats,
                                            const ExportOptions& options, Shared& shared,

@@ -169,7 +169,7 @@ void print_gate(const Gate& gate, const std::string& run, int code, const Shared
     const bool bad = what == "slower" || what == "failed";
     text += fmt::format("{}: {}\n", !bad ? what : what == "slower" ? "SLOWER" : "FAILED", line);
   }
-  text += fmt::format("gate: {}, {} held against run {} of {}: {}\n", run.substr(0, 8),
+  text += fmt::format("gate: {}, {} compared with run {} of {}: {}\n", run.substr(0, 8),
                       counted(gate.comparison.cells.size(), "cell"),
                       gate.comparison.a.run_id.substr(0, 8), gate.comparison.a.selection.db,
                       code == exit_code::kFine         ? "passed"
@@ -213,7 +213,7 @@ int run_gate(GateArguments arguments, const Shared& shared) {
 
 void add_gate_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
-      "gate", "measure and hold against a reference: what is surely slower, twice, fails");
+      "gate", "measure and compare with a reference: what is surely slower, twice, fails");
   auto arguments = std::make_shared<GateArguments>();
   verb->add_option("REFERENCE", arguments->reference,
                    "database of the reference: FILE.sqlite, or FILE.sqlite:RUN (its last run)")

@@ -270,7 +270,7 @@ void note_strange_environment(const std::string& name, const Console& console) {
         fmt::format("environment \"{}\" is stored as it stands; did you mean \"{}\"?", name, near));
 }
 
-/// A run of ours says everything itself: what is said beside it would be lost.
+/// A run of ours says everything itself: what is said next to it would be lost.
 void refuse_options_of_tables(const ImportArguments& arguments) {
   for (const auto* option : arguments.of_tables)
     if (option->count() > 0)

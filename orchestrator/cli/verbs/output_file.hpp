@@ -8,8 +8,8 @@ namespace dynamiccl {
 /// until the new one is complete. Pipes and devices are written to directly.
 /// @param option  that named the path, for the message: "--out"
 /// @param private_as  a file: who may not read it may not read what is written either
-/// @throws Error(input) where the path is a database, whatever its name, cannot be written, or goes
-///     by a name that another user made in a folder of everybody
+/// @throws Error(input) where the path is a database, whatever its name, cannot be written, or has
+///     a name that another user made in a folder of everybody
 void write_output(const std::string& path, const std::string& text, const std::string& option,
                   const std::string& private_as = "");
 

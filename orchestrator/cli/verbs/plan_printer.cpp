@@ -64,7 +64,7 @@ json payload_json(const PlannedCell& cell) {
           {"exchanges", payload->exchanges}};
 }
 
-/// "allreduce: 4 B, 1 KiB" lines; cells that differ in more are told apart by it.
+/// "allreduce: 4 B, 1 KiB" lines; cells that differ in more are distinguished by it.
 std::vector<std::string> cell_lines(const PlannedGroup& group) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<std::string>> sizes;

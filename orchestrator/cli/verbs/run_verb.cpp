@@ -113,7 +113,7 @@ std::string resume_command(const RunArguments& arguments, const Shared& shared) 
   return command_to_go_on("run", arguments.experiment, more, shared);
 }
 
-/// Writes the run's page beside the database. @returns its path, "" where there is none
+/// Writes the run's page next to the database. @returns its path, "" where there is none
 std::string write_page(const Reader& reader, const RunSummary& summary, const Shared& shared) {
   const fs::path page = fs::path(shared.db).parent_path() / (summary.run_id.substr(0, 8) + ".html");
   try {

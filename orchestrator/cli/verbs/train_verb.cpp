@@ -73,7 +73,7 @@ void check_names(const TrainArguments& arguments) {
                       arguments.out, arguments.report));
 }
 
-/// Minutes of training end in these places: what cannot be written is told before it begins.
+/// Minutes of training end in these places: what cannot be written is reported before it begins.
 void make_places(const TrainArguments& arguments) {
   const auto make = [](const std::filesystem::path& folder, const char* option) {
     const std::string remedy = fmt::format("choose another place with {}", option);

@@ -15,7 +15,7 @@
 
 namespace dynamiccl {
 
-/// What `tune` was told.
+/// What `tune` was asked for.
 struct TuneArguments {
   ExperimentArguments experiment;
   std::string agent;

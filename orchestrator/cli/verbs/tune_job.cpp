@@ -466,7 +466,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, JobLo
   return trial.exit_code == 0 ? exit_code::kFine : exit_code::kCellFailed;
 }
 
-/// What the search is told of the job, and leaves out.
+/// What the search is given of the job, and leaves out.
 void add_constraint_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,
                   "memory of a GPU that settings may take more than the default: 128MiB")
@@ -525,7 +525,7 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
                 "start the command once, to its own end, and learn per-call settings meanwhile")
       ->group(kJobGroup);
   verb.add_flag("--recheck", arguments.recheck,
-                "hold the settings in --out against the default again, on few launches")
+                "compare the settings in --out with the default again, on few launches")
       ->group(kJobGroup);
   verb.add_option("--gloo-floor", arguments.gloo_floor,
                   "settings file of `tune FILE` whose rows of Gloo are a floor, besides what the "

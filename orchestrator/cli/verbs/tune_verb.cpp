@@ -174,7 +174,7 @@ ConfigurationTable configuration_of(const TuningResult& result, const LaunchEval
   return table;
 }
 
-/// Kept settings by who can load them: what only our own programs can is told apart.
+/// Kept settings by who can load them: what only our own programs can is distinguished.
 /// @returns how many a job can load
 std::size_t say_kept(const TunePlan& plan, const TuningResult& result, const Console& console) {
   std::size_t loadable = 0;
@@ -380,8 +380,8 @@ void require_that_all_act_there(const CLI::App& verb, const TuneArguments& argum
                           given.size() == 1 ? "does" : "do",
                           arguments.online    ? "--online: the command is started once, to its own "
                                                 "end, and calls' settings alone are learnt"
-                          : arguments.recheck ? "--recheck: settings that were found are held "
-                                                "against the default, nothing is searched"
+                          : arguments.recheck ? "--recheck: what was found is compared "
+                                                "with the default, nothing is searched"
                                               : "a search: it is --online's"));
 }
 

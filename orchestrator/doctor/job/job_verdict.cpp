@@ -392,7 +392,7 @@ JobVerdict starved_verdict(const Summary& one, const std::vector<const Summary*>
 }
 
 /// One gets a core far worse than the others do, who wait for it. Who has more to do than they
-/// waits for a core longer as well, so that is held against the time that each was ready.
+/// waits for a core longer as well, so that is compared with the time that each was ready.
 MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
   if (all.size() < 2 || job.seconds < 2 * kFewestSeconds) return std::nullopt;
   const auto worst = std::min_element(

@@ -86,7 +86,7 @@ struct EndedProcess {
 };
 
 struct LiveJob {
-  int world = 0;                ///< ranks that the launcher has told them of; 0 = unknown
+  int world = 0;                ///< ranks that the launcher has named to them; 0 = unknown
   bool all_here = false;        ///< they say that all of them are on this machine
   bool has_rdma = false;        ///< the machine has RDMA devices
   double seconds = 0;           ///< from the first look to the last
@@ -106,7 +106,7 @@ struct JobVerdict {
   std::vector<std::string> next;  ///< what to type or to look at
 };
 
-/// What is worth knowing beside the state: a cause that need not show yet.
+/// What is worth knowing besides the state: a cause that need not show yet.
 struct JobRemark {
   std::string id;
   std::string says;

@@ -20,7 +20,7 @@ struct JobLook {
 };
 
 struct LookOptions {
-  double hung_seconds = 4;            ///< after which a job that stands is told of
+  double hung_seconds = 4;            ///< after which a job that stands is reported
   double seconds = 12;                ///< after which the looking ends
   double pause_seconds = 0.6;         ///< between two stacks of a rank
   std::function<bool()> interrupted;  ///< asked between looks; may be empty

@@ -32,7 +32,7 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
   argv.insert(argv.end(), {"--host", join(hosts, ","), "--map-by", "slot:OVERSUBSCRIBE"});
 }
 
-/// Open MPI's place where it was moved to is told to it by OPAL_PREFIX.
+/// Open MPI's place where it was moved to is given to it by OPAL_PREFIX.
 std::vector<std::string> relocated(const std::string& prefix) {
   const char* before = std::getenv("LD_LIBRARY_PATH");
   const std::string rest = before != nullptr && *before != '\0' ? fmt::format(":{}", before) : "";

@@ -33,7 +33,7 @@ std::optional<double> cpu_limit_v1(const ProbeRoot& root, const std::string& fol
   return quota_cores_of(number("/cpu.cfs_quota_us"), number("/cpu.cfs_period_us"));
 }
 
-/// What a group's tasks get beside those of its siblings, 1 = as much as a group usually does.
+/// What a group's tasks get next to those of its siblings, 1 = as much as a group usually does.
 Known<double> cpu_weight(const ProbeRoot& root, const CgroupPaths& paths) {
   constexpr double kUsualShares = 1024;  // of version 1
   constexpr double kUsualWeight = 100;   // of version 2

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxRecordedVariables = 512;
 constexpr std::size_t kMaxValueBytes = 1024;
 
-// How names of settings of communication begin: those that nobody knows are told without their
+// How names of settings of communication begin: those that nobody knows are recorded without their
 // values, and nothing else of the environment is looked at.
 constexpr std::array kPrefixes{"OMPI_",      "OPAL_",      "PRTE_",      "PMIX_MCA_", "MPICH_",
                                "MPIR_CVAR_", "HYDRA_",     "FI_",        "UCX_",      "UCC_",

@@ -36,7 +36,7 @@ struct NameTable<FolderTrouble> {
                                       Named{FolderTrouble::not_memory, "not memory"}};
 };
 
-/// What a process finds in the folder that it was told to meet others in.
+/// What a process finds in the folder in which it is to meet others.
 struct MeetingFolder {
   FolderTrouble trouble = FolderTrouble::none;
   std::string why;         ///< a clause, "" without trouble

@@ -15,7 +15,7 @@ void set_shared_folder(const ProbeContext& context, Section& section) {
       section.set("folder", nlohmann::json{{"device", folder->device}, {"inode", folder->inode}});
     else
       section.unknown("folder", folder.reason);
-    // Beside its identity, which regimes compare: how it looks from here.
+    // Besides its identity, which regimes compare: how it looks from here.
     if (const auto found = context.live.meeting_folder(value))
       section.set("meeting", nlohmann::json{{"path", value},
                                             {"trouble", name_of(found->trouble)},

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kNeighbourKnob = "env.DYNAMICCL_NEIGHBOUR";
 constexpr const char* kAlone = "none";
 
-/// One operation beside one neighbour: its settings by their text.
+/// One operation next to one neighbour: its settings by their text.
 using SweptSettings = std::map<std::string, const CellFigure*>;
 
 /// The neighbour of a cell's launches, and what else its settings are.
@@ -64,8 +64,8 @@ const CellFigure* fastest_of(const SweptSettings& settings) {
 struct BesideChoice {
   std::string neighbour;
   const CellFigure* alone = nullptr;  ///< chosen without the neighbour
-  const CellFigure* blind = nullptr;  ///< the same setting, beside it
-  const CellFigure* own = nullptr;    ///< chosen beside it
+  const CellFigure* blind = nullptr;  ///< the same setting, next to it
+  const CellFigure* own = nullptr;    ///< chosen next to it
   Ratio ratio;                        ///< own over blind, on the other launches
   std::string blind_text, own_text;
   std::size_t settings = 0;

@@ -30,16 +30,16 @@ along | text | the axis along which places change
 lines | integer | lines of cells along that axis
 finding | text | what they show
 environment backend model batch
-size_bytes | bytes, integer, exact, told | payload of a call
+size_bytes | bytes, integer, exact, optional | payload of a call
 workers
-setting | text, told | settings that hold
-before | text, told | the last point of the one side
-faster_before | text, told | the faster there
-ratio_before | real, interval, told | time of b over time of a there
-after | text, told | the first point of the other side
-faster_after | text, told | the faster there
-ratio_after | real, interval, told | time of b over time of a there
-crossover_bytes | bytes, real, told, interval | size at which both are equally fast, between the two points
+setting | text, optional | settings that hold
+before | text, optional | the last point of the one side
+faster_before | text, optional | the faster there
+ratio_before | real, interval, optional | time of b over time of a there
+after | text, optional | the first point of the other side
+faster_after | text, optional | the faster there
+ratio_after | real, interval, optional | time of b over time of a there
+crossover_bytes | bytes, real, optional, interval | size at which both are equally fast, between the two points
 )";
 
 /// What is looked along for a change of places, all else fixed.
@@ -103,7 +103,7 @@ std::vector<Flip> flips_in(const FlipLine& line, bool ordered, bool sure) {
     if (now == 0) continue;
     const bool turned = last && winner(*line[*last], sure) != now;
     if (turned) flips.push_back({*last, i});
-    // Environments and backends have no neighbours: each is held against the first.
+    // Environments and backends have no neighbours: each is compared with the first.
     if (!last || ordered) last = i;
   }
   return flips;

@@ -1,4 +1,4 @@
--- title: Published beside measured
+-- title: Published next to measured
 -- row: one figure of a study, and what the run measured of the same: first where the two are furthest apart, then figures
 --   of which the run has nothing, then all else that the studies publish, as JSON
 -- columns:
@@ -82,7 +82,7 @@ figure(study, kind, library, architecture, operation, subject, value, quantity) 
   FROM entry, json_each(row) g WHERE name = 'ddl_benchmarks.speedup' AND g.key LIKE 'gpus%'
 ),
 -- A study's name of several libraries stands for the one that is best here.
-beside AS (
+pairs AS (
   SELECT f.study, f.quantity, f.value AS published, m.here, m.value AS measured,
          row_number() OVER (PARTITION BY f.study, f.quantity ORDER BY m.rank DESC, m.value) AS place
   FROM figure f LEFT JOIN measured m ON m.kind = f.kind AND m.architecture = f.architecture AND m.operation = f.operation
@@ -92,7 +92,7 @@ beside AS (
 SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, coalesce(?2 ->> ('$.studies.' || study), study) AS study, quantity, published, here,
        measured, measured / nullif(published, 0) AS deviation
 FROM (
-  SELECT study, quantity, published, here, measured FROM beside WHERE place = 1
+  SELECT study, quantity, published, here, measured FROM pairs WHERE place = 1
   UNION ALL
   SELECT substr(name, 1, instr(name, '.') - 1), substr(name, instr(name, '.') + 1), row, NULL, NULL
   FROM entry WHERE name <> 'ddl_benchmarks.speedup'

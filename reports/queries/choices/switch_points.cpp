@@ -142,11 +142,11 @@ run_id environment backend architecture collective ranks datatype in_place group
 measured | integer | how many settings were measured at this size, the library's own choice among them
 library_runs | text | algorithm, protocol, channels and threads that ran without a setting, as far as the library reports
 library_us | us, real | their median
-library_left | text, told | the algorithm and protocol that the library used at the next smaller size, where it is another
+library_left | text, optional | the algorithm and protocol that the library used at the next smaller size, where it is another
 best_runs | text | what ran in the fastest
 best_knobs | json | settings of the fastest, those of its launch apart
 best_us | us, real | its median
-best_left | text, told | the algorithm and protocol that was the fastest at the next smaller size, where it is another
+best_left | text, optional | the algorithm and protocol that was the fastest at the next smaller size, where it is another
 ratio verdict launches
 )",
       .method = verdict_method() +

@@ -1,7 +1,7 @@
 -- title: Interference between computing and sending
 -- row: one size of message on one path (an all-reduce, one in two halves, or a method's own): its time on idle
 --   processors and while every worker computes, and how much of its computation a worker loses meanwhile
--- needs: training whose start measured messages beside computation, as methods that overlap do
+-- needs: training whose start measured messages next to computation, as methods that overlap do
 -- measured_by: run experiments/training_grid.toml
 -- columns:
 --   run_id environment backend architecture ranks

@@ -14,7 +14,7 @@
 namespace dynamiccl {
 namespace {
 
-/// A cell with what of its run and group decides what it may be held against.
+/// A cell with what of its run and group decides what it may be compared with.
 struct Placed {
   CellFigure figure;
   Machines machines;
@@ -39,7 +39,7 @@ std::map<std::string, std::string> surroundings_of(const Reader& reader, const s
   const Table table = reader.query(
       "SELECT DISTINCT v.backend, coalesce(k.library || coalesce(' ' || k.library_version, ''), "
       "'') "
-      "|| coalesce(' on ' || (k.facts_json ->> '$.cpu.model'), '') AS told FROM v_launch v "
+      "|| coalesce(' on ' || (k.facts_json ->> '$.cpu.model'), '') AS machine FROM v_launch v "
       "JOIN launch_rank k ON k.launch_id = v.launch_row WHERE v.run_id = ?1 AND v.launch_status = "
       "'ok' AND json_valid(k.facts_json) ORDER BY 1, 2",
       {run});
@@ -47,7 +47,7 @@ std::map<std::string, std::string> surroundings_of(const Reader& reader, const s
   std::map<std::string, std::string> told;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     auto& text = told[rows.text(i, "backend")];
-    text += (text.empty() ? "" : " and ") + rows.text(i, "told");
+    text += (text.empty() ? "" : " and ") + rows.text(i, "machine");
   }
   return told;
 }
@@ -195,7 +195,7 @@ ranks
 machines | text, quiet | their names
 launches median_us
 bus_bytes_per_s | bytes_per_s, real | bus bandwidth as nccl-tests defines it
-base | text | what it is held against: the same cell on the fewest nodes, with as many ranks a node where that was measured, else with as many ranks
+base | text | what it is compared with: the same cell on the fewest nodes, with as many ranks a node where that was measured, else with as many ranks
 ratio
 efficiency | real, interval | bus bandwidth over the base's: 1 where further nodes cost nothing
 note

@@ -1,5 +1,5 @@
 -- title: Slow calls
--- row: one cell: its median beside its 95th and 99th percentile and its slowest iteration, each the
+-- row: one cell: its median next to its 95th and 99th percentile and its slowest iteration, each the
 --   median over launches of that of one launch's iterations (batched ones are means of several
 --   calls, which hide a slow one); a launch has a 95th percentile from 20 iterations on, a 99th
 --   from 100

@@ -8,7 +8,7 @@
 --   message_bytes | bytes, integer, exact | of each of these calls
 --   steps | integer | measured steps
 --   calls | integer | such calls in them
---   left_out | integer, told | calls of the cell that were too many to be kept one by one
+--   left_out | integer, optional | calls of the cell that were too many to be kept one by one
 --   call_us | us, real | the median call
 --   p99_us | us, real | the 99th percentile
 --   first_us | us, real | the median call of the first tenth of the steps

@@ -30,7 +30,7 @@
 --   note | text | what the surveys have to say against it, or for another library
 -- A lossy step is no measure of training: query time_to_target ranks by the time until an accuracy. wire_bytes: of an
 -- all-reduce what a ring sends, of gathered frames one to each other worker. encode_us and decode_us run on the thread
--- that sends, beside the backward pass unless the method waits for its end: exposed_us is what is not hidden. More than
+-- that sends, next to the backward pass unless the method waits for its end: exposed_us is what is not hidden. More than
 -- 32 times smaller needs codecs that leave values out. Of a cell with groups wire_bytes, counted_bytes and step_us are those of
 -- both levels together; between groups and server the first worker of each group sends.
 -- note: a survey accepts 8 bits for large models (100 million parameters or more) and warns of more aggressive codecs; of

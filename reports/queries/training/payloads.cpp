@@ -14,7 +14,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr double kBitsOfFloat = 32;
-// A sign and what stands beside it; two bits are something else.
+// A sign and what stands next to it; two bits are something else.
 constexpr double kMostOfOneBit = 1.5;
 // Of the bytes, where the survey's codec sends a thousandth of the values: 0.002 with their places,
 // nearer to it than to a hundredth's 0.02.
@@ -22,7 +22,7 @@ constexpr double kThousandth = 0.0063;
 
 /// The row of the survey's table that a payload falls under; "" where none is like it.
 std::string published_class(const TrainingSpec& spec, const Payload& payload) {
-  // Of a value, with what stands beside the values of large gradients.
+  // Of a value, with what stands next to the values of large gradients.
   const double bits = kBitsOfFloat * payload.share();
   switch (codec_row(spec.compression).kind) {
     case CodecKind::dense:
@@ -166,9 +166,9 @@ effective_bytes | bytes, integer | the same encoded, by formula as if all were o
 c2c_predicted
 c2c_effective | real | C2C of what is sent; NULL: not known before
 tier | integer | how far apart the ranks are: 1 NVLink or shared memory, 2 PCIe or the machine's network, 3, 4 slower networks
-plausible | text, told | what the survey says of such a compression in that tier; NULL: it has none like it
-waiting_plausible | text, told | what it says there of such a synchronisation
-note | text, told | where the compression is published as bad or wasted, what suits that tier
+plausible | text, optional | what the survey says of such a compression in that tier; NULL: it has none like it
+waiting_plausible | text, optional | what it says there of such a synchronisation
+note | text, optional | where the compression is published as bad or wasted, what suits that tier
 settings
 )",
           .of_runs = payloads_table};

@@ -73,7 +73,7 @@ plain AS (
   WHERE plain AND coalesce(target_reached, 1)
   GROUP BY environment, backend, model, batch, workers, task, block
 ),
--- Whose accuracy others' is held against: launches that missed the target too, as they trained no less. Of several plain cells the
+-- Whose accuracy others' is compared with: launches that missed the target too, as they trained no less. Of several plain cells the
 -- one of the same architecture; its group may have had other settings (group_knobs).
 ends AS (
   SELECT t.cell_id, t.block, e.accuracy AS plain_accuracy, e.samples AS plain_samples,

@@ -36,7 +36,7 @@
 -- busy, hidden or not. wire_bytes: payload, of a library's all-reduce the formula's; counted_bytes: what the kernel
 -- counted in the measured steps, with what protocols add; NULL where it went another way (shared memory, NVLink).
 -- data_us: computation stands still for its batch. carried_by: the library that moved the gradients, another one than
--- the backend where they go by way of host memory (servers under NCCL).
+-- the backend where they go through host memory (servers under NCCL).
 WITH numbered AS (
   SELECT v_training.*,
          coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,

@@ -102,8 +102,8 @@ library | text, quiet | the library's version, as the ranks saw it
 launches median_us
 stretch | integer | part of the history between two changes, from 1
 stretch_us | us, real | median over the runs of this stretch
-change | real, told | of the first run of a stretch: its level over that of the stretch before
-verdict | text, told | of that change: FASTER or SLOWER
+change | real, optional | of the first run of a stretch: its level over that of the stretch before
+verdict | text, optional | of that change: FASTER or SLOWER
 )",
           .method =
               "a change: the mean logarithms of the runs before and after it differ by more "

@@ -10,7 +10,7 @@
 --   waited | real | of its time that the rank which waited most had no core: half of the launch's cells less
 --   waited_most | real | the same of the cell in which it was most
 --   nice | text | of the ranks, the lower the more of a core they get in their group
---   group_weight | text | what the ranks' control group gets beside others, 1 = as much as a group usually does
+--   group_weight | text | what the ranks' control group gets next to others, 1 = as much as a group usually does
 --   autogroup | text | with which the ranks' tasks share as one where autogroups are on
 --   psi_cpu_during | real | share of the time in which tasks waited for a processor
 --   throttled_periods | integer | of the cgroup

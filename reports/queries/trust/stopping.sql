@@ -1,6 +1,6 @@
 -- title: Stopping
 -- row: one group of a run with a target interval or a time budget: how its launches came to an end
--- needs: a run that was told when to stop
+-- needs: a run with a rule of when to stop
 -- measured_by: run experiments/quickstart.toml --set protocol.target_interval=0.05
 -- columns:
 --   run_id environment backend architecture ranks group_knobs launches

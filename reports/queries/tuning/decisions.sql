@@ -8,7 +8,7 @@
 --   regime_id | text, quiet | digest of what was detected
 --   task_key step kind arm
 --   propensity | real | chance with which the agent chose it
---   guard | text, told | what a guard said of it; slower-in-trial: in its one launch or trial, which says less than a final row
+--   guard | text, optional | what a guard said of it; slower-in-trial: in its one launch or trial, which says less than a final row
 --   time_us
 --   speedup | real | the default's time over its
 --   reward | real | what the agent received

@@ -61,7 +61,7 @@ flag(environment, subject, flag, times, rule) AS (
                CASE WHEN guard IN ('ina-passthrough', 'no-actuator') THEN 'passthrough'
                     WHEN kind <> 'final' AND guard = 'slower-than-default' THEN 'slower-in-trial'
                     ELSE guard END AS raised,
-               -- tune --apply holds a table against the defaults, and leaves it as it is.
+               -- tune --apply compares a table with the defaults, and leaves it as it is.
                CASE WHEN agent = 'table' THEN '; the table that was judged keeps it' ELSE '; not kept' END AS left_by
         FROM d WHERE guard <> 'pass')
   GROUP BY environment, task_key, guard, raised, left_by

@@ -4,13 +4,13 @@
 --   run_id mode agent environment regime
 --   regime_id | text, quiet | digest of what was detected
 --   task_key step kind arm
---   guard | text, told | as in query decisions
+--   guard | text, optional | as in query decisions
 --   time_us
 --   best_so_far_us | us, real | the best up to here
 --   default_us | us, real | of the library's default
 --   improved_percent | percent, real | the best against the default
 --   epoch
---   broadcast | text, told | "new table" where another table came into force for this step
+--   broadcast | text, optional | "new table" where another table came into force for this step
 -- A final row is the search's answer, which nothing is measured by any more; its epoch is of the table that holds it.
 WITH d AS (
   SELECT d.*, t.run_id, t.mode, t.agent,
@@ -27,7 +27,7 @@ SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment,
        d.regime AS regime_id, task_key,
        step, kind, arm,
        CASE WHEN kind <> 'final' AND guard = 'slower-than-default' THEN 'slower-in-trial' ELSE guard END AS guard, time_us, best_so_far_us, default_us,
-       -- Rounded: a default's own time, told as a power, is off in the last digit.
+       -- Rounded: a default's own time, stored as a power, is off in the last digit.
        -- The final choice is measured anew; where a guard took it back, the default is in force. Of a table that is
        -- judged (tune --apply) nothing is taken back.
        CASE WHEN kind <> 'final' THEN round(100.0 * (1 - best_so_far_us / default_us), 9) + 0.0

@@ -142,7 +142,7 @@ TEST_CASE("why nothing can be held against plain SGD that missed the target is t
   steps.extra.clear();
   CHECK_THAT(advice_in(TrainedRun({steps, local()})),
              ContainsSubstring("1 lossy configuration was measured here until accuracy 0.6, but no "
-                               "plain SGD that they could be held against"));
+                               "plain SGD that they could be compared with"));
 }
 
 TEST_CASE("accuracy is held against plain launches that missed the target, and of its own kind",
