@@ -6,7 +6,7 @@
 //   agents_report [--seeds N] [--slow-seeds N] [--looks LIST] [--against AGENT] [--agents LIST]
 //                 [--rows FILE.csv] [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
 //
-// EXPERIMENT is the file that `tune --sweep` measured into DB as RUN (or "last"); NAME the
+// EXPERIMENT is the file that `tune sweep` measured into DB as RUN (or "last"); NAME the
 // experiment of an ordinary run over settings in DB. Databases of earlier versions are migrated in
 // place: give copies. --slow-seeds are those of agents with a Gaussian process, the first ones of
 // the others'. "+places" is an agent that starts from how settings were ranked in the other

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What MPI jobs gain from files they can load: searches experiments/tune_jobs.toml, checks what it keeps over twenty
-# sizes as jobs load it (`tune --check`), exports it, and loads that into a plain program, with and without in turn.
+# sizes as jobs load it (`tune check`), exports it, and loads that into a plain program, with and without in turn.
 #   [BUNDLE=FOLDER] [TABLES=FOLDER] scripts/loadable_gains.sh OUTPUT_FOLDER SECONDS [RANKS...]
 #   scripts/loadable_gains.sh results/loadable 1500 2
 #   TABLES=results/loadable TOGETHER=1 scripts/loadable_gains.sh results/loadable-again 270 2 4
@@ -98,7 +98,7 @@ measure() { # ENVIRONMENT BACKEND RANKS CORES
     search "$name" "$cells" || result=1
   fi
   [ -e "$out/$name.json" ] || { say "$name: no settings to check"; return $result; }
-  limited $((check_s * 3 / 2)) "${pinned[@]}" "$program" tune "$experiment" "${pins[@]}" --only "$cells" --check "$out/$name.json" \
+  limited $((check_s * 3 / 2)) "${pinned[@]}" "$program" tune check "$experiment" "$out/$name.json" "${pins[@]}" --only "$cells" \
     --check-seconds "$check_s" "${check_flags[@]}" --db "$out/$name.sqlite" >"$out/$name.check.md" 2>"$out/$name.check.log"
   code=$?
   say "$name: --check ended with $code"

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Measures every setting of an experiment's cells (`tune --sweep`), its environments and backends side by
+# Measures every setting of an experiment's cells (`tune sweep`), its environments and backends side by
 # side, on a machine with two cores for each pair of them and more; then lets the agents search
-# what is stored (`tune --replay`).
+# what is stored (`tune replay`).
 #   [BUNDLE=FOLDER] scripts/tune_sweep.sh STATE_FOLDER OUTPUT_FOLDER SECONDS [EXPERIMENT [SEEDS]]
 #   [BUNDLE=FOLDER] scripts/tune_sweep.sh build/sweep results/sweep 3000 experiments/tune_cpu.toml 10
 # One database per environment and backend is kept in STATE_FOLDER; called again, unfinished ones are
 # completed, on as many cores as before: each pair has its share of them for itself. Leaves sweeps.tar.xz.* (databases and tables) and summary.txt in OUTPUT_FOLDER; no seeds, no replay.
 # COLLECTIVES="allreduce broadcast" sweeps each of them by itself, in a database of its own (NAME-COLLECTIVE.sqlite), side by side with
 # the others: a library of many settings is done in a fraction of the time. Such parts are searched by scripts/agents_report.sh.
-# Further arguments of `dynamiccl tune --sweep` stand in SWEEP_FLAGS, of the replay in REPLAY_FLAGS: with --confirm
+# Further arguments of `dynamiccl tune sweep` stand in SWEEP_FLAGS, of the replay in REPLAY_FLAGS: with --confirm
 # all that was chosen is measured on fresh launches, for REPLAY_SECONDS at most (complete rounds count).
 set -uo pipefail
 [ $# -ge 3 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -45,7 +45,7 @@ sweep() { # ENVIRONMENT BACKEND CORES COLLECTIVE
   [ "$(cat "$state/$name.done" 2>/dev/null)" != "$what" ] || [ ! -s "$state/$name.sqlite" ] || { echo "sweep $name: done before" >>"$out/summary.txt"; return; }
   pin_to "$3" "$1"
   ! begun "$state/$name.sqlite" || resume=(--resume)
-  timeout --signal=INT --kill-after=30 "$seconds" "${pinned[@]}" "$program" tune "$experiment" --sweep "${resume[@]}" "${pins[@]}" \
+  timeout --signal=INT --kill-after=30 "$seconds" "${pinned[@]}" "$program" tune sweep "$experiment" "${resume[@]}" "${pins[@]}" \
     --only "$cells" "${sweep_flags[@]}" --db "$state/$name.sqlite" \
     >"$state/sweep-$name.md" 2>"$state/sweep-$name.log"
   local code=$?
@@ -56,7 +56,7 @@ sweep() { # ENVIRONMENT BACKEND CORES COLLECTIVE
 replay() { # ENVIRONMENT BACKEND CORES
   local name=$1-$2 pinned pins
   pin_to "$3" "$1"
-  timeout --signal=INT --kill-after=30 "${REPLAY_SECONDS:-infinity}" "${pinned[@]}" "$program" tune "$experiment" --replay --seeds "$seeds" "${pins[@]}" --only "environment == $1 and backend == $2" \
+  timeout --signal=INT --kill-after=30 "${REPLAY_SECONDS:-infinity}" "${pinned[@]}" "$program" tune replay "$experiment" --seeds "$seeds" "${pins[@]}" --only "environment == $1 and backend == $2" \
     "${replay_flags[@]}" --db "$state/$name.sqlite" >"$state/replay-$name.md" 2>"$state/replay-$name.log"
   echo "replay $name: exit code $? after $SECONDS s: $(tail -n 1 "$state/replay-$name.log" | tail -c 200)" >>"$out/summary.txt"
 }

@@ -375,6 +375,9 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.set_version_flag("--version", installation_text, "version, build, and what is installed");
   app.require_subcommand(1);
   app.footer(kFooter);
+  std::vector<std::string> words = without_help_verb(argv);
+  shared.command = take_command(words);
+  take_tune_mode(words, shared);
   for (const auto add : kVerbs) add(app, shared);
   require_numbers(app);
   require_names_and_counts(app);
@@ -382,8 +385,6 @@ int run_command_line(const std::vector<std::string>& argv) {
   int output_error = 0;
   try {
     require_open_files();
-    std::vector<std::string> words = without_help_verb(argv);
-    shared.command = take_command(words);
     code = parse_and_run(app, words, shared);
   } catch (const Error& error) {
     const std::string what =

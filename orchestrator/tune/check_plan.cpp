@@ -214,7 +214,7 @@ CheckPlan make_check_plan(const Experiment& experiment, const TunePlan& tuned,
     throw Error(
         ErrorKind::input,
         "no cell of this file can be checked: Open MPI and MPICH jobs load files of settings "
-        "(NCCL's are checked on GPUs, `dynamiccl tune FILE --apply TABLE`)");
+        "(NCCL's are checked on GPUs, `dynamiccl tune apply FILE TABLE`)");
   return check;
 }
 

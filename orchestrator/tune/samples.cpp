@@ -23,7 +23,7 @@ std::string find_sweep(const Reader& reader, const std::string& experiment_name,
       {experiment_name, std::string(kSweepMark)});
   if (found.rows.empty())
     throw Error(ErrorKind::input,
-                fmt::format("{} holds no sweep of {}; make one with\n  dynamiccl tune {} --sweep "
+                fmt::format("{} holds no sweep of {}; make one with\n  dynamiccl tune sweep {} "
                             "--db {}",
                             reader.path(), file, file, reader.path()));
   return TableView(found).text(0, "run_id");

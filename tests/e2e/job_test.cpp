@@ -200,8 +200,9 @@ TEST_CASE("a job over two hosts gets launch settings, and is told why its calls 
   online.insert(online.end(), {"--steps", "30"});
   const auto accompanied = program.run(online);
   INFO(accompanied.err);
-  CHECK(accompanied.exit_code == 0);
+  CHECK(accompanied.exit_code == 5);
   CHECK(says(accompanied.err, "1 of the 2 ranks of communicator "));
+  CHECK(says(accompanied.err, "nothing was learnt"));
   CHECK(nothing_left(program));
 }
 
@@ -336,11 +337,12 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
     return result.err;
   };
   const auto unheard = program.run({"tune", "--online", "--out", out, "--", "/bin/true"});
-  CHECK(unheard.exit_code == 0);
+  CHECK(unheard.exit_code == 5);
   CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
   CHECK(says(unheard.err, "the leader took 0."));
   const auto told = program.run({"tune", "--online", "--json", "--out", out, "--", "/bin/true"});
   CHECK(nlohmann::json::parse(told.out).at("command_exit_code") == 0);
+  CHECK(nlohmann::json::parse(told.out).at("learnt") == false);
   CHECK(says(program.run({"tune", "--max-cores", "0", "--", "true"}).err, "Value 0 is too small"));
   const std::string none = tune({"/bin/sleep", "100"});
   CHECK(says(none, "no rank of it loaded the plugin"));
@@ -543,6 +545,26 @@ TEST_CASE("Ctrl-C after pairs enough keeps what they have confirmed, and says ho
   CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass'") ==
         1);
   CHECK(program.value("SELECT status FROM run") == "interrupted");
+  CHECK(nothing_left(program));
+}
+
+TEST_CASE("a budget ends the search and the pairs in time, and keeps nothing that is not sure",
+          "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const auto begun = std::chrono::steady_clock::now();
+  // Far more launches than there is time for.
+  const auto tuned = program.run({"tune", "--budget", "20s", "--out", program.folder() + "/tuned",
+                                  "--launches", "500", "--pairs", "500", "--steps", "4",
+                                  "--warmup-steps", "1", "--call-agent", "none", "--", kJob});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  INFO(tuned.err << tuned.out);
+  CHECK(tuned.exit_code == 0);
+  // It ends by the budget, not by its launches, which would take many minutes.
+  CHECK(took.count() < 120);
+  const bool compared = says(tuned.err, "pair 1, ");
+  CHECK(compared == says(tuned.err, "the budget is used up"));
+  CHECK_FALSE(says(tuned.out, "start the job with"));
   CHECK(nothing_left(program));
 }
 

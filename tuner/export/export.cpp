@@ -81,7 +81,7 @@ std::vector<TableEntry> confirmed_rows(std::vector<TableEntry> rows,
   if (!is_checked(checks, backend)) {
     if (!only_defaults(rows, backend))
       notes.emplace_back(
-          "these files were not checked as a job loads them: `dynamiccl tune FILE --check TABLE` "
+          "these files were not checked as a job loads them: `dynamiccl tune check FILE TABLE` "
           "measures them over all sizes and takes back what loses");
     return rows;
   }

@@ -272,7 +272,7 @@ std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>
     const std::string why =
         held == 0 && checked ? "and the check over all sizes did not keep it"
         : held == 0
-            ? "and what it does at other sizes was not measured (`dynamiccl tune FILE --check "
+            ? "and what it does at other sizes was not measured (`dynamiccl tune check FILE "
               "TABLE` does)"
         : lost > 0
             ? fmt::format("and at {} of {} sizes it was not shown to be harmless", lost, held)

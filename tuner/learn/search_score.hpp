@@ -10,7 +10,7 @@ namespace dynamiccl {
 
 using AgentMaker = std::function<std::unique_ptr<Agent>(std::uint64_t seed)>;
 
-/// How long an agent searches in simulated regimes, as `tune --replay` counts it on measured ones:
+/// How long an agent searches in simulated regimes, as `tune replay` counts it on measured ones:
 /// over tasks of at least 24 arms whose best arm is at least 1.1 times faster than the default.
 struct SearchScore {
   int tasks = 0;

@@ -37,6 +37,7 @@ std::string choices_of(const CLI::Option& option) {
 /// The words that a verb takes where no option stands, if they are the same everywhere.
 std::string verb_words(const CLI::App& verb) {
   if (verb.get_name() == "completion") return "bash zsh fish";
+  if (verb.get_name() == "tune") return "search sweep replay apply check job";
   std::vector<std::string> names;
   if (verb.get_name() == "query")
     for (const auto& query : all_queries()) names.push_back(query.name);

@@ -79,7 +79,8 @@ std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
 
 std::string command_to_go_on(const std::string& verb, const ExperimentArguments& experiment,
                              const std::vector<std::string>& more, const Shared& shared) {
-  std::vector<std::string> argv{started_as(shared.argv.front()), verb};
+  std::vector<std::string> argv = split(verb, ' ');
+  argv.insert(argv.begin(), started_as(shared.argv.front()));
   const auto words = experiment.words();
   argv.insert(argv.end(), words.begin(), words.end());
   argv.insert(argv.end(), more.begin(), more.end());

@@ -145,7 +145,7 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
                    "a backend that trains nothing: the comparison is on its regimes alone");
   verb->footer(
       "Example:\n  dynamiccl train --out ppo.policy --report ppo\n"
-      "Then: dynamiccl tune FILE --agent ppo --policy ppo.policy");
+      "Then: dynamiccl tune search FILE --agent ppo --policy ppo.policy");
   verb->callback([arguments] {
     make_places(*arguments);
     become_learner(*arguments);

@@ -11,6 +11,7 @@
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/tune/evaluator.hpp"
+#include "orchestrator/tune/job/job_tuning.hpp"
 #include "tuner/agents/agent.hpp"
 
 namespace dynamiccl {
@@ -41,6 +42,7 @@ struct TuneArguments {
   // Of `tune -- COMMAND`.
   std::string call_agent = "ppo";
   int launches = 11;
+  std::string budget;        ///< time that a search and its pairs may take; "" = as they need
   std::optional<int> pairs;  ///< 6, of --recheck 3
   std::size_t steps = 12;
   std::size_t warmup = 3;
@@ -70,14 +72,19 @@ int measure_in_run(const TuneArguments& arguments, const Shared& shared, const R
                    const Experiment& experiment, const TunePlan& plan, Console& console,
                    const std::function<int(LaunchEvaluator&)>& body);
 
-/// Help's heading of the options that a command alone takes.
-inline constexpr const char* kJobGroup = "With a command of your own (tune -- COMMAND)";
-
 /// `tune -- COMMAND`: somebody's own job.
 void add_job_options(CLI::App& verb, TuneArguments& arguments);
 int run_job_tuning(const TuneArguments& arguments, const Shared& shared);
 
-/// `tune --replay`: agents search a stored sweep; with --confirm what they choose is then measured.
+/// `tune --online -- COMMAND`: the job is started once, and its calls are learnt meanwhile.
+/// @param store the decisions of its leader
+/// @returns the exit code
+int run_online(
+    const JobCommand& command, const JobTuningOptions& options,
+    const std::function<void(const DecisionAuthor&, const std::vector<DecisionInfo>&)>& store,
+    const std::string& run, const Shared& shared, const Console& console);
+
+/// `tune replay`: agents search a stored sweep; with --confirm what they choose is then measured.
 int run_replay(const TuneArguments& arguments, const Shared& shared);
 
 }  // namespace dynamiccl

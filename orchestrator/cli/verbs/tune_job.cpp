@@ -89,6 +89,12 @@ JobTuningOptions tuning_options(const TuneArguments& arguments) {
   options.warmup = arguments.warmup;
   options.learn_seconds = arguments.learn_seconds;
   options.learn_cost = arguments.learn_cost / 100;
+  if (!arguments.budget.empty()) {
+    options.budget_s = parse_duration(arguments.budget).count() / 1e6;
+    if (!(options.budget_s > 0))
+      throw Error(ErrorKind::input, "tune: --budget " + arguments.budget +
+                                        " leaves no time to start the command in: 5m, 2h");
+  }
   if (!arguments.most_gpu_memory.empty())
     options.constraints.gpu_memory_mib =
         static_cast<double>(parse_bytes(arguments.most_gpu_memory).count()) / (1 << 20);
@@ -186,10 +192,11 @@ std::shared_ptr<const GlooTimes> known_gloo_times(const std::string& db, const s
   if (!table.empty()) {
     const GlooTimes told = gloo_times(read_table(table));
     if (told.rows.empty())
-      throw Error(ErrorKind::input,
-                  table +
-                      ": no row of it says what Gloo took; `dynamiccl tune FILE` writes such "
-                      "rows where FILE lists gloo");
+      throw Error(
+          ErrorKind::input,
+          table +
+              ": no row of it says what Gloo took; `dynamiccl tune search FILE` writes such "
+              "rows where FILE lists gloo");
     times.add(told);
   }
   return std::make_shared<const GlooTimes>(std::move(times));
@@ -226,6 +233,13 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
                   const Shared& shared) {
   if (shared.json) {
     fmt::print("{}\n", result_json(result, run, use).dump(1));
+    return;
+  }
+  if (result.out_of_time && !result.ratio) {
+    fmt::print(
+        "UNCLEAR: {}: too few of its pairs had ended when the budget was used up; nothing is "
+        "kept: NCCL's default stays\n",
+        result.arm);
     return;
   }
   if (result.unjudged()) {
@@ -352,6 +366,8 @@ int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
                            counted(result.search_launches, "launch"),
                            counted(result.settings, "setting"), result.confirm_launches,
                            where_choices_are(info.id, shared)));
+  if (result.out_of_time)
+    console.note("the budget is used up: the pairs that had ended by then decide");
   if (result.interrupted_by != 0) {
     console.note("interrupted while more pairs were measured; those that had ended are enough");
     return 128 + result.interrupted_by;
@@ -398,89 +414,17 @@ int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, co
   }
 }
 
-json online_json(const JobTrialResult& trial, const std::string& run) {
-  json object{{"run_id", run},
-              {"reason", trial.reason},
-              {"command_exit_code", trial.exit_code},
-              {"interrupted", trial.interrupted_by != 0},
-              {"leader_cpu_s", trial.cost.cpu_s},
-              {"leader_wall_s", trial.cost.wall_s},
-              {"choices", trial.cost.choices},
-              {"choice_us", trial.cost.choice_us}};
-  if (trial.ok()) {
-    object["step_us"] = trial.step.count();
-    object["steps"] = trial.step_us.size();
-    object["calls_per_step"] = trial.calls_per_step;
-  }
-  return object;
-}
-
-int run_online(const JobCommand& command, const JobTuningOptions& options, JobLog& log,
-               const std::string& run, bool as_json, const Console& console) {
-  TrialRequest request;
-  request.seconds = 1e9;
-  request.steps = 0;
-  request.learn_at_once = true;
-  std::error_code ignored;
-  const std::string& out = command.out.path();
-  if (fs::exists(out + "/nccl.conf", ignored)) {
-    const StoredChoice stored = read_choice(out);
-    request.variables = stored.choice.variables;
-    request.table = stored.choice.table;
-    request.origin = stored.choice.origin;
-    console.note("it starts with the settings in " + out);
-  }
-  request.leader.agent = options.call_agent == "none" ? "default" : options.call_agent;
-  request.leader.agent_options = options.agent_options;
-  request.leader.learn_cost = options.learn_cost;
-  request.leader.gloo = options.gloo;
-  request.leader.parallelism = options.parallelism;
-  request.leader.host_facts = probe_facts();
-  const auto begun = std::chrono::steady_clock::now();
-  request.leader.on_event = [&](const std::string& text) {
-    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begun;
-    tell(fmt::format("{:.3f} s: {}\n", since.count(), text));
-  };
-  const JobTrialResult trial =
-      run_trial(command, request, [](const std::string& text) { tell(printable(text)); });
-  std::vector<DecisionInfo> rows;
-  for (const DecisionRecord& record : trial.decisions) rows.push_back(decision_info(record));
-  if (!rows.empty()) log.add(trial.decisions.front().author, rows);
-  for (const std::string& note : trial.notes) console.note(note);
-  console.note(fmt::format(
-      "the leader took {:.2f} s of a core in {:.0f} s; {} choices of {:.0f} us, which every rank "
-      "would have made without it",
-      trial.cost.cpu_s, trial.cost.wall_s, trial.cost.choices, trial.cost.choice_us));
-  if (as_json)
-    fmt::print("{}\n", online_json(trial, run).dump(1, ' ', false, json::error_handler_t::replace));
-  if (trial.ok() && !as_json)
-    fmt::print("{:.4g} ms a step over {}, {} each\n", trial.step.count() / 1e3,
-               counted(trial.step_us.size(), "step"), counted(trial.calls_per_step, "call"));
-  if (trial.started && !trial.heard)
-    console.warning(
-        "no rank of it loaded the plugin, so nothing was learnt: it must use NCCL 2.23 "
-        "or later and read NCCL_CONF_FILE; NCCL_DEBUG=INFO shows what it loads");
-  else if (!trial.ok())
-    console.warning(trial.reason);
-  if (trial.interrupted_by != 0) return 128 + trial.interrupted_by;
-  return trial.exit_code == 0 ? exit_code::kFine : exit_code::kCellFailed;
-}
-
 /// What the search is given of the job, and leaves out.
 void add_constraint_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,
-                  "memory of a GPU that settings may take more than the default: 128MiB")
-      ->group(kJobGroup);
+                  "memory of a GPU that settings may take more than the default: 128MiB");
   verb.add_option("--max-cores", arguments.most_cores,
                   "cores of a host that helper threads may fill")
-      ->check(CLI::PositiveNumber)
-      ->group(kJobGroup);
+      ->check(CLI::PositiveNumber);
   verb.add_flag("--same-bits", arguments.same_bits,
-                "sums keep their order: results stay the same bit by bit")
-      ->group(kJobGroup);
+                "sums keep their order: results stay the same bit by bit");
   add_choice_option(verb, "--parallelism", arguments.parallelism, all_names<ParallelismMode>(),
-                    "how the job is spread over its ranks, which its calls do not show, for ppo")
-      ->group(kJobGroup);
+                    "how the job is spread over its ranks, which its calls do not show, for ppo");
 }
 
 }  // namespace
@@ -491,63 +435,53 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
   std::erase(agents, "prior");
   agents.emplace_back("none");
   add_choice_option(verb, "--call-agent", arguments.call_agent, agents,
-                    "who chooses per call inside the launches (ppo)")
-      ->group(kJobGroup);
+                    "who chooses per call inside the launches (ppo)");
   verb.add_option("--launches", arguments.launches, "launches to search with (11)")
-      ->check(CLI::Range(2, 1000))
-      ->group(kJobGroup);
+      ->check(CLI::Range(2, 1000));
   verb.add_option(
           "--pairs", arguments.pairs,
           "pairs of launches before the confirmation looks (6, of --recheck 3; 2 are held as "
           "3); it looks up to three times, of --recheck twice")
-      ->check(CLI::Range(2, 1000))
-      ->group(kJobGroup);
+      ->check(CLI::Range(2, 1000));
+  verb.add_option("--budget", arguments.budget,
+                  "time that search and pairs may take, half of it to search: 5m, 2h; what is "
+                  "surely faster by then is kept");
   verb.add_option("--steps", arguments.steps, "steps to measure in a launch (12)")
-      ->check(CLI::Range(4, 100000))
-      ->group(kJobGroup);
+      ->check(CLI::Range(4, 100000));
   verb.add_option("--warmup-steps", arguments.warmup, "steps before them that are left out (3)")
-      ->check(CLI::Range(0, 100000))
-      ->group(kJobGroup);
+      ->check(CLI::Range(0, 100000));
   verb.add_option("--trial-seconds", arguments.trial_seconds, "a launch is ended after this (60)")
-      ->check(CLI::Range(1.0, 1e6))
-      ->group(kJobGroup);
+      ->check(CLI::Range(1.0, 1e6));
   verb.add_option("--learn-seconds", arguments.learn_seconds,
                   "of them, to learn per-call settings at most (10)")
-      ->check(CLI::Range(0.0, 1e6))
-      ->group(kJobGroup);
+      ->check(CLI::Range(0.0, 1e6));
   verb.add_option("--learn-cost", arguments.learn_cost,
                   "of --online: percent of the job's time so far, of 1,000 steps at least, that "
                   "trying may cost (2; 0: no limit)")
-      ->check(CLI::Range(0.0, 100.0))
-      ->group(kJobGroup);
+      ->check(CLI::Range(0.0, 100.0));
   add_constraint_options(verb, arguments);
   verb.add_flag("--online", arguments.online,
-                "start the command once, to its own end, and learn per-call settings meanwhile")
-      ->group(kJobGroup);
+                "start the command once, to its own end, and learn per-call settings meanwhile");
   verb.add_flag("--recheck", arguments.recheck,
-                "compare the settings in --out with the default again, on few launches")
-      ->group(kJobGroup);
-  verb.add_option("--gloo-floor", arguments.gloo_floor,
-                  "settings file of `tune FILE` whose rows of Gloo are a floor, besides what the "
-                  "database holds of Gloo where the job runs")
-      ->group(kJobGroup);
+                "compare the settings in --out with the default again, on few launches");
+  verb.add_option(
+      "--gloo-floor", arguments.gloo_floor,
+      "settings file of `tune search FILE` whose rows of Gloo are a floor, besides what the "
+      "database holds of Gloo where the job runs");
   verb.add_option("--plugin", arguments.plugin,
-                  "the NCCL plugin as the job sees it (next to this program)")
-      ->group(kJobGroup);
+                  "the NCCL plugin as the job sees it (next to this program)");
 }
 
 int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   if (const auto& file = arguments.experiment.machine_file; !file.empty())
     setenv(kDeclaredVariable,
            declared_text(parse_machine_file(read_input_file(file), file)).c_str(), 1);
-  if (shared.command.front().empty())
+  if (shared.command.empty() || shared.command.front().empty())
     throw Error(ErrorKind::input,
                 "no command stands behind --: dynamiccl tune -- torchrun train.py");
   if (!arguments.experiment.file.empty())
     throw Error(ErrorKind::input, "tune takes an experiment file or a command, not both: " +
                                       arguments.experiment.file);
-  if (arguments.online && arguments.recheck)
-    throw Error(ErrorKind::input, "tune: choose one of --online and --recheck");
   JobTuningOptions options = tuning_options(arguments);
   Console console(shared.verbosity());
   const HeldFolder out = out_folder(arguments);
@@ -575,13 +509,14 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   JobLog log(shared.db, info.id, options);
   int code = exit_code::kCellFailed;
   try {
-    JobTuning tuning(command, options, console,
-                     [&](const DecisionAuthor& author, const std::vector<DecisionInfo>& rows) {
-                       log.add(author, rows);
-                     });
+    const auto store_decisions = [&](const DecisionAuthor& author,
+                                     const std::vector<DecisionInfo>& rows) {
+      log.add(author, rows);
+    };
+    JobTuning tuning(command, options, console, store_decisions);
     if (!arguments.online) announce(options, command, arguments.recheck, console);
     if (arguments.online) {
-      code = run_online(command, options, log, info.id, shared.json, console);
+      code = run_online(command, options, store_decisions, info.id, shared, console);
     } else if (arguments.recheck) {
       code = finish_recheck(tuning.recheck(stored->choice), *stored, info, shared, console);
     } else {

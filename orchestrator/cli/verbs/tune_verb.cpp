@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -37,6 +38,56 @@
 
 namespace dynamiccl {
 namespace {
+
+/// What each mode of `tune` takes besides --db, --json, --quiet and --verbose.
+struct Mode {
+  std::string_view name, about, takes;
+};
+
+constexpr std::string_view kOfExperiments =
+    "FILE TABLE --set --only --out --own --hosts --remote-shell --slurm --nodes --machine-file "
+    "--profiles";
+constexpr std::string_view kOfJobs = "FILE --out --machine-file --plugin";
+/// Taken, and not in the help: `run --help` has them.
+constexpr std::string_view kRare =
+    "--hosts --remote-shell --slurm --nodes --machine-file --profiles --environments";
+
+constexpr std::array kModes{
+    Mode{"search", "search the settings of FILE's cells, confirm each choice, write a table",
+         "--agent --evaluations --seed --policy --table --between-runs --environments"},
+    Mode{"sweep", "measure every setting of every cell and store it", "--resume"},
+    Mode{"replay", "let agents search a stored sweep, and compare them",
+         "--agent --evaluations --seed --seeds --policy --confirm --from --between-runs "
+         "--environments"},
+    Mode{"apply", "measure a table's settings against the defaults on FILE's cells", "--apply"},
+    Mode{"check", "choose what a job can load of a table, with and without it; export holds to it",
+         "--check --check-seconds"},
+    Mode{"job", "tune a command of your own: tune -- COMMAND",
+         "--agent --call-agent --seed --policy --launches --pairs --budget --steps --warmup-steps "
+         "--trial-seconds --learn-seconds --max-gpu-memory --max-cores --same-bits --parallelism "
+         "--gloo-floor"},
+    Mode{"job --online", "start it once, to its own end, and learn per-call settings meanwhile",
+         "--online --call-agent --seed --policy --learn-cost --parallelism --gloo-floor"},
+    Mode{"job --recheck", "compare the settings in --out with the default again, on few launches",
+         "--recheck --pairs --steps --warmup-steps --trial-seconds"}};
+
+bool is_job(const Mode& mode) { return mode.name.starts_with("job"); }
+
+bool has_word(std::string_view list, const std::string& word) {
+  return fmt::format(" {} ", list).find(" " + word + " ") != std::string::npos;
+}
+
+bool takes(const Mode& mode, const CLI::Option& option) {
+  const std::string name = option.get_name(option.get_positional());
+  return has_word("--help --db --json --quiet --verbose", name) || has_word(mode.takes, name) ||
+         has_word(is_job(mode) ? kOfJobs : kOfExperiments, name);
+}
+
+const Mode* mode_named(const std::string& name) {
+  const auto* found = std::find_if(kModes.begin(), kModes.end(),
+                                   [&](const Mode& mode) { return mode.name == name; });
+  return found == kModes.end() ? nullptr : found;
+}
 
 void print_tuning(const TunePlan& plan, const TuningResult& result, TuningKind kind,
                   const Shared& shared) {
@@ -87,14 +138,14 @@ Loaded load(const TuneArguments& arguments) {
 }
 
 std::string next_command(const TuneArguments& arguments, const Shared& shared,
-                         std::vector<std::string> more) {
+                         const std::string& mode, std::vector<std::string> more) {
   // What shapes the plan: with other settings a sweep is another one.
   std::vector<std::string> shape;
   if (arguments.own) shape.emplace_back("--own");
   if (arguments.between_runs) shape.emplace_back("--between-runs");
   if (arguments.any_environment) shape.emplace_back("--environments");
   more.insert(more.begin(), shape.begin(), shape.end());
-  return command_to_go_on("tune", arguments.experiment, more, shared);
+  return command_to_go_on("tune " + mode, arguments.experiment, more, shared);
 }
 
 RunInfo sweep_info(const TuneArguments& arguments, const Experiment& experiment,
@@ -151,7 +202,7 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
     fmt::print("{}\n", summary.run_id);
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
   console.note("compare agents on it with\n  " +
-               next_command(arguments, shared, {"--replay", "--from", summary.run_id}));
+               next_command(arguments, shared, "replay", {"--from", summary.run_id}));
   return summary.failed_launches == 0 ? exit_code::kFine : exit_code::kCellFailed;
 }
 
@@ -216,7 +267,7 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
           : fmt::format("settings written to {}; before you export them, load them once as "
                         "a job would, over all sizes:\n  {}",
                         arguments.table,
-                        next_command(arguments, shared, {"--check", arguments.table})));
+                        next_command(arguments, shared, "check", {arguments.table})));
   return exit_of(evaluator);
 }
 
@@ -296,12 +347,6 @@ int run_check(const TuneArguments& arguments, const Shared& shared) {
 }
 
 int run_tune(const TuneArguments& arguments, const Shared& shared) {
-  if (arguments.sweep + arguments.replay + !arguments.apply.empty() + !arguments.check.empty() > 1)
-    throw Error(ErrorKind::input, "tune: choose one of --sweep, --replay, --apply and --check");
-  if (arguments.between_runs &&
-      (arguments.sweep || !arguments.apply.empty() || !arguments.check.empty()))
-    throw Error(ErrorKind::input,
-                "tune: --between-runs goes with neither --sweep nor --apply nor --check");
   if (arguments.between_runs && !arguments.replay &&
       (reads_policy(arguments.agent) || arguments.agent == kUntrainedPpo))
     throw Error(ErrorKind::input,
@@ -311,12 +356,8 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
                     "or name random, coordinate-descent or exhaustive");
   if (arguments.any_environment && !arguments.between_runs)
     throw Error(ErrorKind::input, "tune: --environments goes with --between-runs");
-  if (arguments.resume && !arguments.sweep)
-    throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
-  if (!arguments.from.empty() && !arguments.replay)
-    throw Error(ErrorKind::input, "tune: --from names the sweep of a --replay");
-  if (arguments.confirm && (!arguments.replay || arguments.between_runs))
-    throw Error(ErrorKind::input, "tune: --confirm goes with --replay, without --between-runs");
+  if (arguments.confirm && arguments.between_runs)
+    throw Error(ErrorKind::input, "tune replay: --confirm goes without --between-runs");
   if (arguments.replay) return run_replay(arguments, shared);
   const InterruptGuard guard;
   if (!arguments.check.empty()) return run_check(arguments, shared);
@@ -326,7 +367,7 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
 void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--agent", arguments.agents,
                   "who searches: " + join(agent_names(), ", ") + " (" + kDefaultAgent +
-                      "); several, or none for all, with --replay")
+                      "); several, or none for all, in a replay")
       ->delimiter(',');
   verb.add_option("--evaluations", arguments.evaluations,
                   "measurements of all cells together (the file's share of all settings)")
@@ -339,57 +380,33 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  dynamiccl tune experiments/tune_smoke.toml                    search, confirm, write a "
+    "  dynamiccl tune search experiments/tune_smoke.toml             search, confirm, write a "
     "table\n"
-    "  dynamiccl tune experiments/tune_cpu.toml --agent bandit --evaluations 200\n"
-    "  dynamiccl tune experiments/tune_cpu.toml --sweep              every setting, for "
-    "--replay\n"
-    "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
-    "  dynamiccl tune experiments/tune_cpu.toml --replay --confirm   their choices measured "
+    "  dynamiccl tune search experiments/tune_cpu.toml --agent bandit --evaluations 200\n"
+    "  dynamiccl tune sweep experiments/tune_cpu.toml                every setting, for "
+    "replays\n"
+    "  dynamiccl tune replay experiments/tune_cpu.toml --agent ppo,bandit,coordinate-descent\n"
+    "  dynamiccl tune replay experiments/tune_cpu.toml --confirm     their choices measured "
     "again\n"
-    "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
-    "  dynamiccl tune experiments/tune_cpu.toml --check results/tuned.json   then export it\n"
-    "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
+    "  dynamiccl tune apply experiments/tune_cpu.toml results/tuned.json\n"
+    "  dynamiccl tune check experiments/tune_cpu.toml results/tuned.json   then export it\n"
+    "  dynamiccl tune search experiments/training_grid.toml --between-runs  backend, architecture "
+    "and "
     "schedule\n"
     "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"
     "  dynamiccl tune --online -- torchrun --nproc-per-node 2 train.py  one run, accompanied\n"
-    "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply is slower than "
+    "Options of FILE as of `run`: --hosts, --remote-shell, --slurm, --nodes, --machine-file, "
+    "--profiles.\n"
+    "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of apply is slower than "
     "the\n"
-    "default, or one of --recheck no faster, 5 --recheck could not tell, 130 Ctrl-C.";
-
-/// A command's options that act in another of its ways alone.
-void require_that_all_act_there(const CLI::App& verb, const TuneArguments& arguments) {
-  static const std::set<std::string> kIdleInSearch{"--learn-cost"};
-  static const std::set<std::string> kIdleOnline{
-      "--agent",         "--launches",      "--pairs",     "--steps",     "--warmup-steps",
-      "--trial-seconds", "--learn-seconds", "--max-cores", "--same-bits", "--max-gpu-memory"};
-  static const std::set<std::string> kIdleInRecheck{
-      "--agent",      "--call-agent", "--launches",    "--learn-seconds",
-      "--learn-cost", "--max-cores",  "--same-bits",   "--max-gpu-memory",
-      "--seed",       "--policy",     "--parallelism", "--gloo-floor"};
-  const auto& idle = arguments.online    ? kIdleOnline
-                     : arguments.recheck ? kIdleInRecheck
-                                         : kIdleInSearch;
-  std::vector<std::string> given;
-  for (const CLI::Option* option : verb.get_options())
-    if (option->count() > 0 && idle.contains(option->get_name()))
-      given.push_back(option->get_name());
-  if (given.empty()) return;
-  throw Error(ErrorKind::input,
-              fmt::format("tune: {} {} nothing with {}", join(given, ", "),
-                          given.size() == 1 ? "does" : "do",
-                          arguments.online    ? "--online: the command is started once, to its own "
-                                                "end, and calls' settings alone are learnt"
-                          : arguments.recheck ? "--recheck: what was found is compared "
-                                                "with the default, nothing is searched"
-                                              : "a search: it is --online's"));
-}
+    "default, or one of --recheck no faster, 5 --recheck could not tell or --online learnt "
+    "nothing, "
+    "130 Ctrl-C.";
 
 /// --policy where no agent that was asked for reads one.
 void require_that_policy_acts(const TuneArguments& arguments, bool command) {
   if (arguments.policy.empty() || arguments.recheck) return;
-  const bool searched = !arguments.sweep && arguments.apply.empty() && arguments.check.empty();
-  // Who searches where nobody is named: the default of each way, all with --replay.
+  // Who searches where nobody is named: the default of each way, all in a replay.
   std::vector<std::string> agents = arguments.agents;
   if (command) {
     if (arguments.online) agents.clear();
@@ -397,56 +414,59 @@ void require_that_policy_acts(const TuneArguments& arguments, bool command) {
   } else if (agents.empty() && !arguments.between_runs) {
     agents = arguments.replay ? agent_names() : std::vector<std::string>{kDefaultAgent};
   }
-  if (searched && std::any_of(agents.begin(), agents.end(), reads_policy)) return;
+  if (std::any_of(agents.begin(), agents.end(), reads_policy)) return;
   throw Error(ErrorKind::input,
-              searched ? "tune: --policy does nothing here: ppo and ppo-online read a policy, and "
-                         "neither was asked for"
-                       : "tune: --policy does nothing with --sweep, --apply and --check: nothing "
-                         "is searched");
+              "tune: --policy does nothing here: ppo and ppo-online read a policy, and neither was "
+              "asked for");
 }
 
-/// Options that would be silently without effect: a command's with a file, a file's with a command.
-void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments,
+/// Options of another mode, with the modes that have them.
+void require_that_all_act(const CLI::App& verb, const TuneArguments& arguments, const Mode& mode,
                           const Shared& shared) {
-  static const std::set<std::string> kOfBoth{"--agent",        "--seed",  "--policy",
-                                             "--out",          "--db",    "--json",
-                                             "--machine-file", "--quiet", "--verbose"};
-  const bool command = !shared.command.empty();
-  std::vector<std::string> idle;
   for (const CLI::Option* option : verb.get_options()) {
-    const std::string name = option->get_name();
-    const bool of_command = option->get_group() == kJobGroup;
-    if (option->count() > 0 && name.starts_with("--") && !kOfBoth.contains(name) &&
-        of_command != command)
-      idle.push_back(name);
+    if (option->count() == 0 || takes(mode, *option)) continue;
+    std::vector<std::string> owners;
+    for (const Mode& other : kModes)
+      if (takes(other, *option)) owners.push_back(fmt::format("`tune {}`", other.name));
+    const std::string name = option->get_name(option->get_positional());
+    throw Error(ErrorKind::input,
+                fmt::format("tune {}: {} does nothing here: it is an option of {}{}", mode.name,
+                            name, join(owners, " and "),
+                            name == "--parallelism"
+                                ? "; of a file's cells --set tune.parallelism=tp says it"
+                                : ""));
   }
-  constexpr std::string_view kSpread = "--parallelism";
-  const bool in_file = !command && std::find(idle.begin(), idle.end(), kSpread) != idle.end();
-  if (!idle.empty())
-    throw Error(
-        ErrorKind::input,
-        fmt::format("tune: {} {} nothing with {}: {}{}", join(idle, ", "),
-                    idle.size() == 1 ? "does" : "do",
-                    command ? "a command of your own" : "an experiment file",
-                    command ? "it is an experiment file's (tune FILE)"
-                            : "it is a command's (tune -- COMMAND)",
-                    in_file ? "; of a file's cells --set tune.parallelism=tp says it" : ""));
-  if (command) require_that_all_act_there(verb, arguments);
-  require_that_policy_acts(arguments, command);
+  require_that_policy_acts(arguments, !shared.command.empty());
   if (arguments.agents.size() > 1 && !arguments.replay)
-    throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
+    throw Error(ErrorKind::input, "tune: more than one --agent needs `tune replay`");
 }
 
 /// What `tune` was asked for: somebody's own job, or an experiment.
 int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& shared) {
-  require_that_all_act(verb, arguments, shared);
+  const Mode& mode = *mode_named(shared.tune_mode);
+  arguments.sweep = mode.name == "sweep";
+  arguments.replay = mode.name == "replay";
+  require_that_all_act(verb, arguments, mode, shared);
+  if (!shared.old_spelling.empty())
+    Console(shared.verbosity())
+        .note(fmt::format("`{}` is spelled `tune {}` now; the old spelling works on",
+                          shared.old_spelling, mode.name));
   // Before anything is looked at that takes longer.
   if (!arguments.policy.empty()) read_policy(arguments.policy);
-  if (!shared.command.empty()) return run_job_tuning(arguments, shared);
+  if (!shared.command.empty() && !is_job(mode))
+    throw Error(ErrorKind::input, fmt::format("tune {}: it takes an experiment file, no command of "
+                                              "your own: dynamiccl tune -- COMMAND",
+                                              mode.name));
+  if (is_job(mode)) return run_job_tuning(arguments, shared);
+  const bool needs_table = mode.name == "apply" || mode.name == "check";
+  if (needs_table && (arguments.apply + arguments.check).empty())
+    throw Error(ErrorKind::input, fmt::format("tune {0} needs a table behind FILE: dynamiccl tune "
+                                              "{0} FILE results/tuned.json",
+                                              mode.name));
   if (arguments.experiment.file.empty())
     throw Error(ErrorKind::input,
                 "tune needs an experiment file, or a command of yours behind --:\n"
-                "  dynamiccl tune experiments/tune_smoke.toml\n"
+                "  dynamiccl tune search experiments/tune_smoke.toml\n"
                 "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
   arguments.agent = !arguments.agents.empty() ? arguments.agents.front()
                     : arguments.between_runs  ? "bandit"
@@ -454,7 +474,66 @@ int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& 
   return run_tune(arguments, shared);
 }
 
+bool is_shown(const Mode& mode, const CLI::Option& option) {
+  if (has_word(kRare, option.get_name())) return false;
+  // A job's ways have one help.
+  return std::any_of(kModes.begin(), kModes.end(), [&](const Mode& other) {
+    return (other.name == mode.name || (is_job(mode) && is_job(other))) && takes(other, option);
+  });
+}
+
+/// A help of `tune` shows what its mode takes and is of everyday use.
+void show_mode(CLI::App& verb, const Shared& shared) {
+  const Mode* mode = mode_named(shared.tune_mode);
+  if (mode != nullptr) verb.description(fmt::format("tune {}: {}", mode->name, mode->about));
+  if (mode == nullptr || is_job(*mode)) verb.remove_option(verb.get_option("FILE"));
+  for (CLI::Option* option : verb.get_options())
+    if (mode == nullptr || !is_shown(*mode, *option)) option->group("");
+}
+
+/// What `tune --help` asks for.
+constexpr const char* kModesAlone = "?";
+
+std::string modes_text() {
+  std::string text = "Modes, each with a --help of its own:\n";
+  for (const Mode& mode : kModes)
+    text += fmt::format("  dynamiccl tune {:<15}{}\n", mode.name, mode.about);
+  return text;
+}
+
 }  // namespace
+
+void take_tune_mode(std::vector<std::string>& argv, Shared& shared) {
+  if (argv.size() < 2 || argv[1] != "tune") return;
+  const auto given = [&](const std::string& option) {
+    return std::any_of(argv.begin() + 2, argv.end(), [&](const std::string& word) {
+      return word == option || word.starts_with(option + "=");
+    });
+  };
+  shared.tune_help = given("--help") || given("-h");
+  std::string& mode = shared.tune_mode;
+  if (argv.size() > 2 && mode_named(argv[2]) != nullptr) {
+    mode = argv[2];
+    argv.erase(argv.begin() + 2);
+  } else if (!shared.command.empty() || given("--online") || given("--recheck")) {
+    mode = "job";
+  } else if (argv.size() == 3 && (argv[2] == "--help" || argv[2] == "-h")) {
+    mode = kModesAlone;
+  } else {
+    mode = "search";
+    shared.old_spelling = "tune FILE";
+    for (const std::string old : {"sweep", "replay", "apply", "check"})
+      if (given("--" + old)) {
+        mode = old;
+        shared.old_spelling = "tune --" + old;
+      }
+    // Of the others the value is what counts.
+    for (const char* flag : {"--sweep", "--replay"})
+      if (shared.old_spelling.ends_with(flag)) std::erase(argv, flag);
+  }
+  for (const char* way : {" --online", " --recheck"})
+    if (mode == "job" && given(way + 1)) mode += way;
+}
 
 void add_tune_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
@@ -470,23 +549,18 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   verb->add_flag("--environments", arguments->any_environment,
                  "with --between-runs: the environment is a choice, too, the file's first the "
                  "default");
-  verb->add_flag("--sweep", arguments->sweep, "measure every setting of every cell and store it");
   verb->add_flag("--resume", arguments->resume, "complete the newest unfinished sweep of FILE");
-  verb->add_flag("--replay", arguments->replay,
-                 "let agents search a stored sweep, and compare them");
   verb->add_flag("--confirm", arguments->confirm,
-                 "with --replay: measure what the agents and the oracle chose on fresh launches");
+                 "measure what the agents and the oracle chose on fresh launches");
   verb->add_option("--from", arguments->from, "the sweep to replay (the newest of FILE)");
-  verb->add_option("--seeds", arguments->seeds, "searches per agent with --replay (10)")
+  verb->add_option("--seeds", arguments->seeds, "searches per agent of a replay (10)")
       ->check(CLI::PositiveNumber);
-  verb->add_option("--apply", arguments->apply,
-                   "measure a settings file against the defaults on FILE's cells");
-  verb->add_option(
-      "--check", arguments->check,
-      "choose what a job can load of a settings file, over all sizes, with and without "
-      "it, and note that in it: export holds to it");
+  for (auto& [mode, table] : {std::pair<std::string, std::string*>{"apply", &arguments->apply},
+                              {"check", &arguments->check}})
+    if (shared.tune_mode == mode)
+      verb->add_option("TABLE,--" + mode, *table, "settings file that a search wrote");
   verb->add_option("--check-seconds", arguments->check_seconds,
-                   "with --check: fewer launches where a place (environment, library, ranks) would "
+                   "fewer launches where a place (environment, library, ranks) would "
                    "take longer (360; 0: as many as confirm_launches says)")
       ->check(CLI::NonNegativeNumber);
   verb->add_option("--out", arguments->out,
@@ -495,7 +569,8 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   add_job_options(*verb, *arguments);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
-  verb->footer(kExamples);
+  if (shared.tune_help) show_mode(*verb, shared);
+  verb->footer(mode_named(shared.tune_mode) == nullptr ? modes_text() + kExamples : kExamples);
   verb->callback(
       [verb, arguments, &shared] { shared.exit_code = tune_as_asked(*verb, *arguments, shared); });
 }

@@ -24,6 +24,9 @@ struct Shared {
   std::vector<std::string> argv;
   std::vector<std::string> command;  ///< words behind `tune --`: somebody's own command
   std::string db;                    ///< --db, else usual_db()
+  std::string tune_mode;             ///< the word behind `tune`, or what its options stand for
+  bool tune_help = false;            ///< and its help is asked for
+  std::string old_spelling;          ///< of that word; "" = it was there
   bool json = false;
   bool quiet = false;
   bool verbose = false;
@@ -44,6 +47,8 @@ void add_report_verb(CLI::App& app, Shared& shared);
 void add_export_verb(CLI::App& app, Shared& shared);
 void add_clean_verb(CLI::App& app, Shared& shared);
 void add_tune_verb(CLI::App& app, Shared& shared);
+/// Takes the mode of `tune` out of a command line, or finds out which one an old spelling means.
+void take_tune_mode(std::vector<std::string>& argv, Shared& shared);
 void add_train_verb(CLI::App& app, Shared& shared);
 void add_doctor_verb(CLI::App& app, Shared& shared);
 void add_compare_verb(CLI::App& app, Shared& shared);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -106,7 +105,8 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.table = setting.table;
   // Its launches say whether it holds, whatever is new here.
   request.origin = {setting.origin.ranks, setting.origin.nodes, {}};
-  request.seconds = options_.trial_seconds;
+  // The first one may take all of it: how long launches are nobody knows before.
+  request.seconds = std::min(options_.trial_seconds, options_.budget_s);
   request.steps = options_.steps;
   request.warmup = options_.warmup;
   request.learn_seconds = call_agent_ == nullptr ? 0 : learn_seconds;
@@ -128,6 +128,7 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.leader.host_facts = kHost;
   JobTrialResult trial =
       run_trial(command_, request, [&](const std::string& text) { console_.detail(text); });
+  longest_s_ = std::max(longest_s_, trial.seconds);
   if (trial.interrupted_by != 0) {
     result_.interrupted_by = trial.interrupted_by;
     console_.note(fmt::format("{}: interrupted after {:.1f} s", what, trial.seconds));
@@ -186,11 +187,12 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
   if (!seen.heard && !seen.other_library.empty())
     throw Error(
         ErrorKind::input,
-        fmt::format("{:.0f} s after its start the command's ranks have {} loaded, and neither NCCL "
-                    "nor CUDA: `tune --` finds settings of NCCL alone, so it was ended. `dynamiccl "
-                    "tune FILE` finds settings for {}, `dynamiccl export` writes what a job loads, "
-                    "and `dynamiccl doctor --job PID` says what holds a job up",
-                    seen.seconds, seen.other_library, seen.other_library));
+        fmt::format(
+            "{:.0f} s after its start the command's ranks have {} loaded, and neither NCCL "
+            "nor CUDA: `tune --` finds settings of NCCL alone, so it was ended. `dynamiccl "
+            "tune search FILE` finds settings for {}, `dynamiccl export` writes what a job loads, "
+            "and `dynamiccl doctor --job PID` says what holds a job up",
+            seen.seconds, seen.other_library, seen.other_library));
   if (!seen.heard)
     throw Error(
         ErrorKind::input,
@@ -198,10 +200,9 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
             "the command ran for {:.0f} s and no rank of it loaded the plugin, so nothing is known "
             "of its calls{}{}\nIt must use NCCL 2.23 or later (earlier ones read no "
             "NCCL_CONF_FILE), reach its first collective within --trial-seconds, and see {} and "
-            "{}; "
-            "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job that "
-            "communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune FILE` finds "
-            "settings for it, `dynamiccl export` writes what it loads",
+            "{}; NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nA job "
+            "that communicates by MPI or Gloo alone has no such plugin: `dynamiccl tune search "
+            "FILE` finds settings for it, `dynamiccl export` writes what it loads",
             seen.seconds,
             seen.without_gpu ? "; no GPU is here, so it was not waited for until --trial-seconds"
                              : "",
@@ -378,11 +379,7 @@ void JobTuning::learn(const Choice& choice, const JobTrialResult& trial) {
   history_->add(choice.arm, learnt);
   loop_->put({choice.arm, 1, false});
   // A launch's choice is stored with the one before it, not with itself.
-  note_launch(choice, trial, loop_->observe(task_, learnt, std::nullopt).state);
-}
-
-void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial,
-                            const State& chosen_in) {
+  const State chosen_in = loop_->observe(task_, learnt, std::nullopt).state;
   DecisionInfo row = launch_decision(choice.arm == 0      ? "reference"
                                      : choice.exploratory ? "explore"
                                                           : "exploit",
@@ -395,19 +392,16 @@ void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial,
   row.calls = static_cast<std::int64_t>(trial.step_us.size());
   if (trial.ok()) {
     row.time_us = trial.step.count();
-    row.applied_json = nlohmann::json{
-        {"step_us", trial.step_us},
-        {"learnt_step_us", trial.learnt_step.count()},
-        {"seconds",
-         trial.seconds}}.dump();
+    const nlohmann::json applied{{"step_us", trial.step_us},
+                                 {"learnt_step_us", trial.learnt_step.count()},
+                                 {"seconds", trial.seconds}};
+    row.applied_json = applied.dump();
   }
   if (reference > 0) {
     row.reference_us = reference;
-    StepOutcome outcome;
-    outcome.step = outcome.call = trial.ok() ? trial.step : Micros(reference);
-    outcome.reference_step = outcome.reference_call = Micros(reference);
-    outcome.switched = choice.arm != 0;
-    outcome.exploratory = choice.exploratory;
+    StepOutcome outcome =
+        outcome_of({.choice = choice, .switched = choice.arm != 0, .state = {}},
+                   trial.ok() ? trial.step : Micros(reference), Micros(reference));
     outcome.fault = !trial.ok();
     const RewardTerms terms = reward(outcome);
     row.reward = terms.total();
@@ -473,8 +467,14 @@ bool JobTuning::owes_default_a_launch() const {
          loop_->steps() + 1 >= options_.launches;
 }
 
+bool JobTuning::is_spent(double share) const {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began_;
+  return since.count() + longest_s_ > share * options_.budget_s;
+}
+
 TaskEvent JobTuning::answer(bool may_try) {
-  if (may_try && !search_over_) {
+  constexpr double kToSearch = 0.5;
+  if (may_try && !search_over_ && !is_spent(kToSearch)) {
     // Two settings that end the job are no accident of theirs.
     const bool failing = result_.failed_launches >= 3;
     if (failing) result_.notes.emplace_back("three launches failed: the search was ended");
@@ -492,9 +492,12 @@ TaskEvent JobTuning::answer(bool may_try) {
   return {TaskEvent::finished, best_.is_default() ? 0 : std::max<std::size_t>(1, result_.settings)};
 }
 
-/// A launch of a pair.
 TaskEvent JobTuning::pair_launch(std::size_t arm) {
   const std::size_t pair = machine_.pairs.size();
+  if (is_spent(1)) {
+    result_.out_of_time = true;
+    return {TaskEvent::stop};
+  }
   if (!machine_.half && pair % static_cast<std::size_t>(options_.confirmation.launches) == 0)
     console_.expect(static_cast<std::size_t>(2 * options_.confirmation.launches));
   const JobTrialResult trial =
@@ -529,7 +532,7 @@ void JobTuning::drive(TaskEvent event) {
 
 void JobTuning::judge_pairs() {
   const std::vector<PairedTime>& times = machine_.pairs;
-  const bool cut_off = result_.interrupted_by != 0;
+  const bool cut_off = result_.interrupted_by != 0 || result_.out_of_time;
   if (best_.is_default() && !cut_off) result_.verdict = Verdict::same;
   if (times.empty()) return;
   result_.ratio = ratio_of(times, deciding_confidence(times, options_.confirmation, cut_off));

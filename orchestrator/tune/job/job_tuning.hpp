@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +25,8 @@ struct JobTuningOptions {
   int launches = 11;                                 ///< of the search, the observed one included
   ConfirmationRule confirmation{6, 3, 0.982, 0.02};  ///< pairs before each look, looks
   double trial_seconds = 60;
+  /// Of all launches, half of it to search.
+  double budget_s = std::numeric_limits<double>::infinity();
   std::size_t steps = 12;
   std::size_t warmup = 3;
   double learn_seconds = 10;
@@ -60,6 +64,7 @@ struct JobTuningResult {
   std::vector<DecisionInfo> decisions;
   std::vector<std::string> notes;
   int interrupted_by = 0;
+  bool out_of_time = false;  ///< the budget has ended the pairs
   /// The pairs were there, and too few of their launches worked to say anything.
   [[nodiscard]] bool unjudged() const {
     return failed_confirmations > 0 && !ratio && interrupted_by == 0;
@@ -100,12 +105,13 @@ class JobTuning {
   TaskEvent measured(std::size_t arm);
   TaskEvent pair_launch(std::size_t arm);
   TaskEvent answer(bool may_try);
+  /// Would another launch go beyond this share of the budget?
+  [[nodiscard]] bool is_spent(double share) const;
   void learn(const Choice& choice, const JobTrialResult& trial);
   /// Where no launch setting is faster, the calls' settings are still to be learnt under the
   /// default: the last launch is kept for that.
   [[nodiscard]] bool owes_default_a_launch() const;
   TaskEvent try_arm(const Choice& choice);
-  void note_launch(const Choice& choice, const JobTrialResult& trial, const State& chosen_in);
   void consider(const JobChoice& choice, Micros step, const std::string& arm);
   void judge_pairs();
   void store_call_decisions(const JobTrialResult& trial, const std::string& label);
@@ -135,6 +141,8 @@ class JobTuning {
   std::size_t best_launch_arm_ = 0;
   double best_us_ = 0;
   bool best_settled_ = true;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  double longest_s_ = 0;  ///< of the launches so far
   int launched_ = 0;
   int steps_logged_ = 0;
 };

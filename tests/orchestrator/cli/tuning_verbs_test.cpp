@@ -2,8 +2,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/vocabulary/text.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tuner/table/table.hpp"
 
@@ -72,24 +74,71 @@ TEST_CASE("tune refuses options that would have no effect, by their names", "[E-
     CHECK(result.exit_code == 2);
     for (const std::string& name : names) CHECK(result.err.find(name) != std::string::npos);
   };
-  refused({"nowhere.toml", "--online"}, {"--online does nothing with an experiment file"});
+  refused({"nowhere.toml", "--online"}, {"no command stands behind --"});
   refused({"nowhere.toml", "--parallelism", "tp", "--launches", "3"},
-          {"--launches, ", "--parallelism", "--set tune.parallelism=tp"});
-  refused({"--sweep", "--own", "--", "true"}, {"--own, --sweep do nothing with a command"});
-  refused({"--evaluations", "3", "--", "true"}, {"--evaluations does nothing with a command"});
+          {"tune search: --launches does nothing here: it is an option of `tune job`"});
+  refused({"nowhere.toml", "--parallelism", "tp"}, {"--parallelism", "--set tune.parallelism=tp"});
+  refused({"--own", "--", "true"}, {"tune job: --own does nothing here", "`tune sweep`"});
+  refused({"--evaluations", "3", "--", "true"}, {"tune job: --evaluations does nothing here"});
+  refused({"sweep", "--", "true"}, {"tune sweep: it takes an experiment file, no command"});
   refused({"--agent", "ppo,bandit", "--", "true"}, {"more than one --agent"});
-  refused({"nowhere.toml", "--from", "last"}, {"--from"});
+  refused({"nowhere.toml", "--from", "last"}, {"an option of `tune replay`"});
+  refused({"search", "nowhere.toml", "--resume"}, {"an option of `tune sweep`"});
+  refused({"apply", "nowhere.toml"}, {"tune apply needs a table behind FILE"});
+  refused({"job", "nowhere.toml"}, {"no command stands behind --"});
   // Nor in another of a command's ways.
   refused({"--online", "--trial-seconds", "3", "--same-bits", "--", "true"},
-          {"--trial-seconds, --same-bits do nothing with --online"});
+          {"tune job --online: --trial-seconds does nothing here"});
   refused({"--recheck", "--launches", "3", "--", "true"},
-          {"--launches does nothing with --recheck"});
-  refused({"--learn-cost", "3", "--", "true"}, {"--learn-cost does nothing with a search"});
+          {"tune job --recheck: --launches does nothing here"});
+  refused({"--learn-cost", "3", "--", "true"}, {"it is an option of `tune job --online`"});
+  refused({"--online", "--recheck", "--", "true"}, {"--recheck"});
+  refused({"--budget", "0s", "--", "true"}, {"--budget 0s leaves no time"});
   // Who forgot what stands before a command is told.
   refused({"torchrun", "train.py"}, {"stands behind --: dynamiccl tune -- torchrun train.py"});
   // What acts gets further: to the file, and to the words that there are.
   refused({"nowhere.toml", "--agent", "bandit", "--seed", "3", "-v"}, {"nowhere.toml"});
   refused({"--parallelism", "tensor", "--seed", "3", "--", "true"}, {"tensor", "tp"});
+}
+
+TEST_CASE("each mode of tune has a help of its own, and old spellings say the new one") {
+  const auto options = [](const std::string& help) {
+    std::size_t count = 0;
+    for (const std::string& line : split(help, '\n')) count += line.starts_with("  -") ? 1 : 0;
+    return count;
+  };
+  for (const std::string mode : {"search", "sweep", "replay", "apply", "check", "job"}) {
+    INFO(mode);
+    const auto help = run({"tune", mode, "--help"});
+    CHECK(help.exit_code == 0);
+    CHECK(help.out.starts_with("tune " + mode + ": "));
+    CHECK(options(help.out) >= 8);
+    if (mode == "search") CHECK(options(help.out) <= 15);
+    CHECK((help.out.find("--launches") != std::string::npos) == (mode == "job"));
+    CHECK((help.out.find("\n  --from") != std::string::npos) == (mode == "replay"));
+    CHECK(run({"tune", "--help"}).out.find("dynamiccl tune " + mode) != std::string::npos);
+  }
+  const std::vector<std::pair<std::vector<std::string>, std::string>> old{
+      {{"nowhere.toml"}, "`tune FILE` is spelled `tune search` now"},
+      {{"nowhere.toml", "--sweep"}, "`tune --sweep` is spelled `tune sweep` now"},
+      {{"nowhere.toml", "--replay"}, "`tune --replay` is spelled `tune replay` now"},
+      {{"nowhere.toml", "--apply=t.json"}, "`tune --apply` is spelled `tune apply` now"},
+      {{"--check", "t.json", "nowhere.toml"}, "`tune --check` is spelled `tune check` now"}};
+  for (const auto& [words, note] : old) {
+    std::vector<std::string> argv{"tune"};
+    argv.insert(argv.end(), words.begin(), words.end());
+    const auto told = run(argv);
+    INFO(told.err);
+    CHECK(told.exit_code == 2);
+    CHECK(told.err.find(note) != std::string::npos);
+    CHECK(told.err.find("nowhere.toml: ") != std::string::npos);
+    argv.emplace_back("-q");
+    CHECK(run(argv).err.find("is spelled") == std::string::npos);
+  }
+  for (const auto& words : {std::vector<std::string>{"tune", "sweep", "nowhere.toml"},
+                            {"tune", "check", "nowhere.toml", "t.json"},
+                            {"tune", "--agent", "bogus", "--", "true"}})
+    CHECK(run(words).err.find("is spelled") == std::string::npos);
 }
 
 TEST_CASE("tune refuses a policy that no agent of it reads", "[E-105]") {
@@ -139,7 +188,7 @@ TEST_CASE("a job that loads no plugin is not waited for where there is no GPU") 
   INFO(job.err);
   CHECK(job.exit_code == 2);
   CHECK(job.err.find("no GPU is here, so it was not waited for") != std::string::npos);
-  CHECK(job.err.find("`dynamiccl tune FILE` finds settings for it") != std::string::npos);
+  CHECK(job.err.find("`dynamiccl tune search FILE` finds settings for it") != std::string::npos);
 }
 
 TEST_CASE(
