@@ -71,8 +71,12 @@ def main():
     parser.add_argument("--nice", type=int, default=0, help="of the program in every second run")
     parser.add_argument("--within", type=float, default=3600, help="seconds after which no run begins")
     parser.add_argument("--run-seconds", type=int, default=180)
-    parser.add_argument("more", nargs="*")
-    arguments = parser.parse_args()
+    # Divided here: argparse takes nothing for "more" where options stand between it and the database.
+    own, more = sys.argv[1:], []
+    if "--" in own:
+        own, more = own[:own.index("--")], own[own.index("--") + 1:]
+    arguments = parser.parse_args(own)
+    arguments.more = more
     usual, other = 0, arguments.nice
     began = time.monotonic()
     results = []
