@@ -1,5 +1,7 @@
 #include "containers/shared_memory.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 
 #include "containers/processes.hpp"
@@ -41,6 +44,19 @@ bool is_dead_socket(const fs::path& path) {
   return dead;
 }
 
+/// Whether a process holds it locked, seen or not: who lives with libdynamiccl-onehost.so does so.
+bool is_locked(const fs::path& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  struct flock one {};
+  one.l_type = F_WRLCK;
+  one.l_whence = SEEK_SET;
+  const bool locked = (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
+                      (fcntl(file, F_GETLK, &one) == 0 && one.l_type != F_UNLCK);
+  close(file);
+  return locked;
+}
+
 bool is_segment(const fs::path& path, double since_unix_s) {
   const std::string name = path.filename().string();
   if (std::none_of(kNames.begin(), kNames.end(),
@@ -51,7 +67,8 @@ bool is_segment(const fs::path& path, double since_unix_s) {
   const double changed_s = static_cast<double>(status.st_ctim.tv_sec) +
                            1e-9 * static_cast<double>(status.st_ctim.tv_nsec);
   if (status.st_uid != geteuid() || changed_s < since_unix_s) return false;
-  return S_ISREG(status.st_mode) || (S_ISSOCK(status.st_mode) && is_dead_socket(path));
+  return (S_ISREG(status.st_mode) && !is_locked(path)) ||
+         (S_ISSOCK(status.st_mode) && is_dead_socket(path));
 }
 
 bool in_first_namespace(const char* kind, ino_t first) {
@@ -60,11 +77,33 @@ bool in_first_namespace(const char* kind, ino_t first) {
          status.st_ino == first;
 }
 
-/// The kernel's fixed numbers of the machine's first namespaces.
-bool sees_all_users() {
+/// Whether a folder of the machine was mounted there, which other containers may have as well: the
+/// root of its mount is a folder of its file system.
+bool is_mounted_folder(const std::string& folder) {
+  std::ifstream file("/proc/self/mountinfo");
+  std::string longest;
+  std::string root = "/";
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string number, parent, device, from, point;
+    words >> number >> parent >> device >> from >> point;
+    const bool holds = point == "/" || folder == point || folder.starts_with(point + "/");
+    // Of mounts at one point the last hides the others.
+    if (holds && point.size() >= longest.size()) {
+      longest = point;
+      root = from;
+    }
+  }
+  return root != "/";
+}
+
+/// Whether whoever uses the folder is a process that is seen here, by the kernel's fixed numbers of
+/// the machine's first namespaces.
+bool sees_all_users(const std::string& folder) {
   constexpr ino_t kFirstPid = 0xEFFFFFFC;
   constexpr ino_t kFirstIpc = 0xEFFFFFFF;
-  return in_first_namespace("pid", kFirstPid) || !in_first_namespace("ipc", kFirstIpc);
+  return in_first_namespace("pid", kFirstPid) ||
+         (!in_first_namespace("ipc", kFirstIpc) && !is_mounted_folder(folder));
 }
 
 /// A file by what it is: a container may see it under another path.
@@ -113,7 +152,7 @@ std::vector<std::string> remove_left_segments(const std::string& folder, double 
     if (Segment segment{at->path().string()};
         is_segment(at->path(), since_unix_s) && lstat(segment.path.c_str(), &segment.status) == 0)
       left.push_back(std::move(segment));
-  if (left.empty() || !sees_all_users()) return {};
+  if (left.empty() || !sees_all_users(folder)) return {};
   for (const ProcessInfo& process : list_processes())
     std::erase_if(left, [&](const Segment& segment) {
       return maps(process.pid, segment) || has_open(process.pid, segment);

@@ -11,9 +11,10 @@ namespace dynamiccl {
 ///   * are regular files of this user's, made or changed since `since_unix_s`, or sockets that
 ///   nobody
 ///     listens on,
-///   * no process has open or mapped.
+///   * no process has open, mapped or locked.
 /// Nothing is removed where processes may use the folder that this one cannot see: in a PID
-/// namespace of a container that shares the machine's /dev/shm.
+/// namespace of a container that shares the machine's /dev/shm, or has a folder of the machine
+/// mounted there.
 /// @returns the paths that were removed
 std::vector<std::string> remove_left_segments(const std::string& folder, double since_unix_s);
 

@@ -317,7 +317,8 @@ static int find_folder(void) {
     return say("folder %s is not on a tmpfs: make it below /dev/shm or /run of the machine\n",
                name);
   if (access(name, R_OK | W_OK | X_OK) != 0)
-    return say("folder %s: %s: run the containers as its owner\n", name, strerror(errno));
+    return say("folder %s: %s: %s\n", name, strerror(errno),
+               errno == EROFS ? "mount it without :ro" : "run the containers as its owner");
   const unsigned long long room =
       (unsigned long long)system.f_bavail * (unsigned long)system.f_bsize;
   if (room < kLeastFree && system.f_blocks != 0)  // 0: without a limit
@@ -442,14 +443,15 @@ static char* look_around(const char* own, char other[sizeof identity]) {
   return other;
 }
 
-/// Marks the GPU as this process's while it lives. @return whether another process has it
+/// Marks the GPU as this process's while it lives.
+/// @return 0; 1: another process has it; 2: another user's mark is there, whose end cannot be seen
 static int gpu_is_taken(const char* own) {
   char path[sizeof made.mark];
   struct stat mine, there;
   snprintf(path, sizeof path, "%s/%s", folder, own);
   for (int i = 0; i < 40; ++i) {  // who was just killed needs a moment to be gone
     const int fd = NEXT(open)(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd < 0) return errno == EACCES;
+    if (fd < 0) return errno == EACCES ? 2 : 0;
     if (lock_file(fd) && status_at(fd, "", AT_EMPTY_PATH, &mine) == 0 &&
         status_at(AT_FDCWD, path, 0, &there) == 0 && mine.st_ino == there.st_ino) {
       // The descriptor stays open: the lock goes with the process.
@@ -477,11 +479,14 @@ static void make_host_id(void) {
     *(void**)&bus = driver("cuDeviceGetPCIBusId");
     const int known = current != NULL && bus != NULL && current(&device) == 0 &&
                       bus(own + 9, (int)sizeof own - 9, device) == 0;
-    const int alone = known && gpu_is_taken(own);
+    const int alone = known ? gpu_is_taken(own) : 0;
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(host_id, sizeof host_id, alone ? "onehost %s, alone %d %ld.%09ld" : "onehost %s",
              identity, getpid(), (long)now.tv_sec, now.tv_nsec);
-    if (alone)
+    if (alone == 2)
+      say("GPU %s has another user's mark in folder %s: by TCP; if he has ended, remove the file\n",
+          own + 9, folder);
+    else if (alone)
       say("GPU %s is also another process's of folder %s: by TCP, as NCCL wants one a host\n",
           own + 9, folder);
     else if (look_around(own, other)[0] != '\0')

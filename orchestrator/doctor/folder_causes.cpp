@@ -33,7 +33,8 @@ void add(std::vector<Trouble>& found, Trouble trouble) {
 std::string fix_of(FolderTrouble trouble, const std::string& path, const std::string& user) {
   const std::string name = shell_quote(path);
   const std::string made = fmt::format(
-      "on the host: mkdir -p -m 1777 /dev/shm/job; every container, as all do "
+      "on the host, as the user that the containers run as: mkdir -p -m 700 /dev/shm/job; every "
+      "container, as all do "
       "(docs/one-host.md): docker run {} ...",
       volume_option("/dev/shm/job", path));
   switch (trouble) {
@@ -58,12 +59,13 @@ std::string fix_of(FolderTrouble trouble, const std::string& path, const std::st
       return fmt::format(
           "df -i {0}; df {0}: remove what fills it (`dynamiccl clean` with "
           "DYNAMICCL_SHARED_FOLDER={0} removes what killed ranks left), or mount -o "
-          "remount,nr_inodes=0,size=16m its tmpfs",
+          "remount,nr_inodes=0,size=1g its tmpfs",
           name);
     case FolderTrouble::no_sockets:
     case FolderTrouble::not_memory:
       return fmt::format(
-          "a folder in memory (tmpfs), on the host: mkdir -m 1777 /dev/shm/job; docker run {} ...",
+          "a folder in memory (tmpfs), on the host, as the user that the containers run as: mkdir "
+          "-m 700 /dev/shm/job; docker run {} ...",
           volume_option("/dev/shm/job", path));
   }
   return "";
@@ -125,8 +127,10 @@ void find_users_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
 
 /// NCCL makes a segment for each rank, in /dev/shm, which the library moves into the folder.
 void find_small_folder(const Symptoms& symptoms, std::vector<Trouble>& found) {
+  // Below 64 MiB the library leaves NCCL as it is (onehost.c).
+  constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;
   const std::uint64_t needed =
-      static_cast<std::uint64_t>(std::max(symptoms.ranks, 0)) * kNcclSegmentBytes;
+      std::max(kLeast, static_cast<std::uint64_t>(std::max(symptoms.ranks, 0)) * kNcclSegmentBytes);
   for (const json& facts : symptoms.facts) {
     const json& meeting = fact(facts, "shm", "meeting");
     if (!meeting.is_object()) continue;
@@ -137,7 +141,7 @@ void find_small_folder(const Symptoms& symptoms, std::vector<Trouble>& found) {
                             meeting.value("path", std::string()), format_bytes(Bytes(*size)),
                             format_bytes(Bytes(needed))),
                 fmt::format("on the host: mount -o remount,size={}m the tmpfs that it lies in, or "
-                            "mkdir -m 1777 /dev/shm/job; docker run {} ... (--shm-size counts for "
+                            "mkdir -m 700 /dev/shm/job; docker run {} ... (--shm-size counts for "
                             "a container's own /dev/shm alone)",
                             (needed >> 20) + 64,
                             volume_option("/dev/shm/job", meeting.value("path", std::string())))});

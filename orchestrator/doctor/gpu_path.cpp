@@ -150,7 +150,11 @@ void find_peer_obstacles(const EnvironmentProfile& profile, const Separation& ap
                          "such containers (\"invalid device context\")",
                          "leave NCCL_CUMEM_ENABLE unset"});
   if (nccl_setting(profile, "NCCL_P2P_DISABLE") == "1")
-    obstacles.push_back({"settings", "NCCL_P2P_DISABLE=1", "leave NCCL_P2P_DISABLE unset"});
+    // Alone, with peers hidden, it would end NCCL: it tries what it takes for its host's GPUs.
+    obstacles.push_back({"settings", "NCCL_P2P_DISABLE=1",
+                         apart.peers_hidden()
+                             ? "leave NCCL_P2P_DISABLE unset once all GPUs are visible"
+                             : "leave NCCL_P2P_DISABLE unset"});
   if (peer_link(machine) == "none")
     obstacles.push_back({"peer access", "NVML says the GPUs have no peer access", ""});
 }

@@ -1,7 +1,10 @@
 #include "containers/shared_memory.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -115,4 +118,66 @@ TEST_CASE("a segment that its user sees under another path is in use", "[safety]
   const User mapper(folder.path() + "/as-a-container-sees-it", true);
   CHECK(remove_left_segments(folder.path(), 0).empty());
   CHECK(fs::exists(used));
+}
+
+namespace {
+
+/// What is removed by a process with PID, IPC and mount namespaces of its own, which does not see
+/// this one: "" where there may be none, else the names, each with a line break, and ".".
+std::string removed_in_a_container(const std::string& folder, const std::string& mounted_at) {
+  int names[2];
+  REQUIRE(pipe(names) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(names[0]);
+    if (unshare(CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS) != 0) _exit(0);
+    if (const pid_t inner = fork(); inner != 0) {
+      waitpid(inner, nullptr, 0);
+      _exit(0);
+    }
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("proc", "/proc", "proc", 0, nullptr) != 0 ||
+        (!mounted_at.empty() &&
+         mount(folder.c_str(), mounted_at.c_str(), nullptr, MS_BIND, nullptr) != 0))
+      _exit(0);
+    std::string text;
+    for (const auto& path : remove_left_segments(mounted_at.empty() ? folder : mounted_at, 0))
+      text += fs::path(path).filename().string() + "\n";
+    text += ".";
+    _exit(write(names[1], text.data(), text.size()) < 0 ? 1 : 0);
+  }
+  close(names[1]);
+  std::string text(4096, '\0');
+  const auto count = read(names[0], text.data(), text.size());
+  close(names[0]);
+  waitpid(child, nullptr, 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("what a process that is not seen holds stays", "[safety]") {
+  const TempFolder folder;
+  const auto shared = segment(folder, "nccl-shm-abcdef");
+  const auto mark = segment(folder, "nccl-gpu-0000:01:00.0");
+  const int file = open(shared.c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(flock(file, LOCK_SH) == 0);
+  const int marked = open(mark.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  REQUIRE(fcntl(marked, F_SETLK, &whole) == 0);
+  const auto left = segment(folder, "nccl-shm-ghijkl");
+  const TempFolder place;
+  const auto mounted = removed_in_a_container(folder.path(), place.path());
+  if (mounted.empty()) SKIP("no namespaces of one's own here");
+  // A folder of the machine: others may use it without a lock.
+  CHECK(mounted == ".");
+  const auto own = removed_in_a_container(folder.path(), "");
+  CHECK((own == "." || own == "nccl-shm-ghijkl\n."));
+  CHECK(fs::exists(shared));
+  CHECK(fs::exists(mark));
+  close(file);
+  close(marked);
 }

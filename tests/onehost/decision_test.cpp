@@ -166,6 +166,27 @@ TEST_CASE("users that differ stay on two hosts") {
         "dynamiccl-onehost: folder /mnt: Permission denied: run the containers as its owner\n");
 }
 
+TEST_CASE("the mark that another user's killed rank left is named") {
+  need_namespaces();
+  const SharedFolder folder;
+  fs::permissions(folder.path(), fs::perms::all | fs::perms::sticky_bit);
+  Container first = container(folder, {0});
+  first.prefix = "setpriv --reuid 1234 --regid 1234 --clear-groups";
+  Rank killed(first);
+  CHECK_THAT(killed.ask("getenv NCCL_HOSTID"), ContainsSubstring("user 1234 of map"));
+  // The kernel takes a process that changes its user out of the group that unshare ends.
+  output_of("pkill -KILL -u 1234");
+  killed.kill();
+  Container next = container(folder, {0});
+  next.prefix = "setpriv --reuid 1235 --regid 1235 --clear-groups";
+  Rank other(next);
+  CHECK_THAT(other.ask("getenv NCCL_HOSTID"), ContainsSubstring("alone"));
+  other.end();
+  CHECK(other.said() ==
+        "dynamiccl-onehost: GPU 0000:01:00.0 has another user's mark in folder /mnt: by TCP; if he "
+        "has ended, remove the file\n");
+}
+
 TEST_CASE("what cannot be is refused in one line") {
   need_namespaces();
   const SharedFolder folder;

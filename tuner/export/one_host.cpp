@@ -61,8 +61,9 @@ std::vector<std::string> one_host_mount(const std::string& folder, const std::st
   const std::string outside = usual ? kHostFolder : folder;
   std::string volumes = volume_option(outside, folder);
   if (!library.empty()) volumes += " " + volume_option(library, "", true);
-  return {fmt::format("mkdir -p -m 1777 {}     # on the host, before any container",
-                      shell_quote(outside)),
+  return {fmt::format(
+              "mkdir -p -m 700 {}     # on the host, before any container, by the user they run as",
+              shell_quote(outside)),
           fmt::format("docker run {} ...     # every container of the machine (docs/one-host.md: "
                       "Compose, Kubernetes, Apptainer, pyxis)",
                       volumes)};
@@ -80,24 +81,26 @@ std::vector<std::string> one_host_lines(OneHostWay way) {
   };
   std::string mounts = fmt::format("{{name: job, mountPath: {}}}", inside);
   std::string volumes =
-      fmt::format("{{name: job, hostPath: {{path: {}, type: DirectoryOrCreate}}}}", kHostFolder);
+      fmt::format("{{name: job, hostPath: {{path: {}, type: Directory}}}}", kHostFolder);
   if (preloads) {
     mounts += fmt::format(", {{name: onehost, mountPath: {}}}", kUsualLibrary);
     volumes += fmt::format(", {{name: onehost, hostPath: {{path: {}}}}}", kUsualLibrary);
   }
-  return {fmt::format("on the host, first: mkdir -p -m 1777 {}", kHostFolder),
-          fmt::format("Docker: docker run --volume {}{} {}", folder,
-                      with(" --volume ", library.empty() ? "" : library + ":ro"),
-                      listed(variables, "--env ", " ")),
-          fmt::format("Compose: volumes: [\"{}\"{}], environment: {{{}}}", folder,
-                      library.empty() ? "" : ", \"" + library + ":ro\"",
-                      listed(variables, "", ", ", ": \"", "\"")),
-          fmt::format("Kubernetes: volumes: [{}], volumeMounts: [{}], env: [{}]", volumes, mounts,
-                      listed(variables, "{name: ", ", ", ", value: \"", "\"}")),
-          fmt::format("Apptainer: apptainer exec --nv --bind {}{} --env {}", folder,
-                      with(" --bind ", library), listed(variables, "", ",")),
-          fmt::format("Slurm with pyxis: srun --container-mounts={}{} --export=ALL,{}", folder,
-                      with(",", library), listed(variables, "", ","))};
+  return {
+      fmt::format("on the host, first, as the user that the containers run as: mkdir -p -m 700 {}",
+                  kHostFolder),
+      fmt::format("Docker: docker run --volume {}{} {}", folder,
+                  with(" --volume ", library.empty() ? "" : library + ":ro"),
+                  listed(variables, "--env ", " ")),
+      fmt::format("Compose: volumes: [\"{}\"{}], environment: {{{}}}", folder,
+                  library.empty() ? "" : ", \"" + library + ":ro\"",
+                  listed(variables, "", ", ", ": \"", "\"")),
+      fmt::format("Kubernetes: volumes: [{}], volumeMounts: [{}], env: [{}]", volumes, mounts,
+                  listed(variables, "{name: ", ", ", ", value: \"", "\"}")),
+      fmt::format("Apptainer: apptainer exec --nv --bind {}{} --env {}", folder,
+                  with(" --bind ", library), listed(variables, "", ",")),
+      fmt::format("Slurm with pyxis: srun --container-mounts={}{} --export=ALL,{}", folder,
+                  with(",", library), listed(variables, "", ","))};
 }
 
 std::string all_nodes_advice() {

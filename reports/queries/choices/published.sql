@@ -32,8 +32,9 @@ trained AS (
 ),
 -- What so many ranks train at most: the time of equal samples is its reciprocal.
 job AS (
-  SELECT *, max(samples_per_s) AS rate FROM trained
-  GROUP BY environment, backend, architecture, model, batch, ranks, task
+  -- How many steps were measured says nothing of a step's rate: servers take more for as many samples.
+  SELECT *, json_remove(task, '$.steps') AS same, max(samples_per_s) AS rate FROM trained
+  GROUP BY environment, backend, architecture, model, batch, ranks, same
 ),
 measured(kind, library, architecture, operation, subject, value, here, rank) AS (
   SELECT 'environment', a.backend, a.architecture, a.collective, a.environment, a.median_us / b.median_us,
@@ -47,11 +48,11 @@ measured(kind, library, architecture, operation, subject, value, here, rank) AS 
   UNION ALL
   SELECT 'library', a.backend, architecture, 'training', b.backend, b.rate / a.rate,
          a.backend || ', ' || a.extent || ' over ' || b.backend || ', ' || b.extent, a.rate
-  FROM job a JOIN job b USING (environment, architecture, model, batch, ranks, task) WHERE environment = 'bare-metal'
+  FROM job a JOIN job b USING (environment, architecture, model, batch, ranks, same) WHERE environment = 'bare-metal'
   UNION ALL
   SELECT 'architecture', backend, a.architecture, 'training', environment, b.rate / a.rate,
          backend || ', ' || a.extent || ' over ' || b.extent, a.rate
-  FROM job a JOIN job b USING (environment, backend, model, batch, ranks, task) WHERE b.architecture = 'ring'
+  FROM job a JOIN job b USING (environment, backend, model, batch, ranks, same) WHERE b.architecture = 'ring'
   UNION ALL
   SELECT 'copies', backend, architecture, collective, environment,
          100 * (coalesce(h2d_us, 0) + coalesce(d2h_us, 0)) / median_us, backend || ', ' || extent, size_bytes

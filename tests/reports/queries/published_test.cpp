@@ -146,6 +146,14 @@ TEST_CASE("trainings are compared by the time of equal samples, as they were pub
         "nccl, wfbp-ps, resnet18, batch 32, 3 workers over bsp-a2a, resnet18, batch 32, 4 workers");
   CHECK_FALSE(
       rows.measured("training by NCCL, server over ring at equal samples and ranks, cross-docker"));
+  // One worker less takes more steps for as many samples: how many were measured does not matter.
+  TrainedCase longer = trained("bsp-ps", "nccl", 2, 100'000);
+  longer.extra = R"(,"steps":"400")";
+  TrainedCase shorter = trained("bsp-a2a", "nccl", 2, 60'000);
+  shorter.extra = R"(,"steps":"200")";
+  const TrainedRun unlike({longer, shorter});
+  CHECK_THAT(*PublishedRows(unlike.query("published")).real(server, "measured"),
+             WithinRel(100.0 / 60 * 2, 1e-9));
   CHECK_THAT(*rows.real("training in a ring by NCCL, cross-docker over bare metal", "measured"),
              WithinRel(1.1, 1e-9));
   CHECK_THAT(*rows.real("training in a ring, Gloo over NCCL", "measured"), WithinRel(2.0, 1e-9));

@@ -127,7 +127,7 @@ TEST_CASE("settings of ranks that a library makes one host bring its lines and i
   // The loader reads no file of NCCL's.
   CHECK(conf.find("LD_PRELOAD") == std::string::npos);
   REQUIRE(made.use.size() == 3);
-  CHECK(made.use[0].find("mkdir -p -m 1777 /dev/shm/tuned/one-host     # ") != std::string::npos);
+  CHECK(made.use[0].find("mkdir -p -m 700 /dev/shm/tuned/one-host     # ") != std::string::npos);
   CHECK(made.use[1].find("--volume /dev/shm/tuned/one-host:/dev/shm/tuned/one-host --volume "
                          "/opt/libdynamiccl-onehost.so:/opt/libdynamiccl-onehost.so:ro") !=
         std::string::npos);
