@@ -75,6 +75,24 @@ std::string unescape_octal(const std::string& text) {
   return result;
 }
 
+struct Mount {
+  std::string root;  ///< what of its file system it shows
+  std::string point;
+};
+
+std::vector<Mount> own_mounts() {
+  std::vector<Mount> mounts;
+  std::ifstream file("/proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto fields = split(line, ' ');
+    constexpr std::size_t kRoot = 3;
+    constexpr std::size_t kMountPoint = 4;
+    if (fields.size() > kMountPoint)
+      mounts.push_back({unescape_octal(fields[kRoot]), unescape_octal(fields[kMountPoint])});
+  }
+  return mounts;
+}
+
 /// Those whose folder in /proc passes, this process left out.
 std::vector<ProcessInfo> processes_that(
     const std::function<bool(const std::string& folder)>& passes) {
@@ -126,17 +144,22 @@ std::string process_variable(pid_t pid, const std::string& name) {
 
 std::vector<std::string> mounts_below(const std::string& folder) {
   std::vector<std::string> mounts;
-  std::ifstream file("/proc/self/mountinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto fields = split(line, ' ');
-    constexpr std::size_t kMountPoint = 4;
-    if (fields.size() <= kMountPoint) continue;
-    const std::string point = unescape_octal(fields[kMountPoint]);
-    if (point.rfind(folder + "/", 0) == 0) mounts.push_back(point);
-  }
+  for (Mount& mount : own_mounts())
+    if (mount.point.starts_with(folder + "/")) mounts.push_back(std::move(mount.point));
   std::sort(mounts.begin(), mounts.end(),
             [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
   return mounts;
+}
+
+std::string mount_root(const std::string& folder) {
+  Mount longest;
+  for (Mount& mount : own_mounts()) {
+    const bool holds =
+        mount.point == "/" || folder == mount.point || folder.starts_with(mount.point + "/");
+    // Of mounts at one point the last hides the others.
+    if (holds && mount.point.size() >= longest.point.size()) longest = std::move(mount);
+  }
+  return longest.root;
 }
 
 }  // namespace dynamiccl

@@ -27,4 +27,8 @@ std::string process_variable(pid_t pid, const std::string& name);
 /// Mount points below the folder, deepest first.
 std::vector<std::string> mounts_below(const std::string& folder);
 
+/// The folder of its file system that the mount which holds `folder` shows: "/" where that is all
+/// of it, "/job" where a folder of the machine was mounted; "" without /proc.
+std::string mount_root(const std::string& folder);
+
 }  // namespace dynamiccl

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 
 #include "containers/processes.hpp"
@@ -77,33 +76,14 @@ bool in_first_namespace(const char* kind, ino_t first) {
          status.st_ino == first;
 }
 
-/// Whether a folder of the machine was mounted there, which other containers may have as well: the
-/// root of its mount is a folder of its file system.
-bool is_mounted_folder(const std::string& folder) {
-  std::ifstream file("/proc/self/mountinfo");
-  std::string longest;
-  std::string root = "/";
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string number, parent, device, from, point;
-    words >> number >> parent >> device >> from >> point;
-    const bool holds = point == "/" || folder == point || folder.starts_with(point + "/");
-    // Of mounts at one point the last hides the others.
-    if (holds && point.size() >= longest.size()) {
-      longest = point;
-      root = from;
-    }
-  }
-  return root != "/";
-}
-
 /// Whether whoever uses the folder is a process that is seen here, by the kernel's fixed numbers of
-/// the machine's first namespaces.
+/// the machine's first namespaces. A folder of the machine that is mounted in a container may be
+/// mounted in others.
 bool sees_all_users(const std::string& folder) {
   constexpr ino_t kFirstPid = 0xEFFFFFFC;
   constexpr ino_t kFirstIpc = 0xEFFFFFFF;
   return in_first_namespace("pid", kFirstPid) ||
-         (!in_first_namespace("ipc", kFirstIpc) && !is_mounted_folder(folder));
+         (!in_first_namespace("ipc", kFirstIpc) && mount_root(folder) == "/");
 }
 
 /// A file by what it is: a container may see it under another path.

@@ -169,8 +169,10 @@ TEST_CASE("what a process that is not seen holds stays", "[safety]") {
   whole.l_whence = SEEK_SET;
   REQUIRE(fcntl(marked, F_SETLK, &whole) == 0);
   const auto left = segment(folder, "nccl-shm-ghijkl");
-  const TempFolder place;
-  const auto mounted = removed_in_a_container(folder.path(), place.path());
+  const TempFolder places;
+  const std::string place = places.path() + "/of a job";
+  fs::create_directory(place);
+  const auto mounted = removed_in_a_container(folder.path(), place);
   if (mounted.empty()) SKIP("no namespaces of one's own here");
   // A folder of the machine: others may use it without a lock.
   CHECK(mounted == ".");
