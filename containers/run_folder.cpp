@@ -132,7 +132,7 @@ std::vector<std::string> remove_run_folder(const std::string& name) {
   const bool known = lstat((path + "/owner").c_str(), &status) == 0 && S_ISREG(status.st_mode);
   if (!known && lstat(path.c_str(), &status) != 0) return {};
   std::vector<std::string> removed =
-      remove_left_segments("/dev/shm", static_cast<double>(status.st_mtim.tv_sec));
+      remove_left_segments("/dev/shm", static_cast<double>(status.st_mtim.tv_sec)).removed;
   std::error_code ignored;
   for (const std::string& folder : {RunFolder::tmpfs_of(name), path})
     if (fs::remove_all(folder, ignored) > 0) removed.push_back(folder);

@@ -125,22 +125,26 @@ bool has_open(pid_t pid, const Segment& segment) {
 
 }  // namespace
 
-std::vector<std::string> remove_left_segments(const std::string& folder, double since_unix_s) {
+LeftSegments remove_left_segments(const std::string& folder, double since_unix_s) {
   std::vector<Segment> left;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
     if (Segment segment{at->path().string()};
         is_segment(at->path(), since_unix_s) && lstat(segment.path.c_str(), &segment.status) == 0)
       left.push_back(std::move(segment));
-  if (left.empty() || !sees_all_users(folder)) return {};
-  for (const ProcessInfo& process : list_processes())
+  for (const ProcessInfo& process : left.empty() ? std::vector<ProcessInfo>() : list_processes())
     std::erase_if(left, [&](const Segment& segment) {
       return maps(process.pid, segment) || has_open(process.pid, segment);
     });
-  std::vector<std::string> removed;
-  for (Segment& segment : left)
-    if (unlink(segment.path.c_str()) == 0) removed.push_back(std::move(segment.path));
-  return removed;
+  LeftSegments result;
+  const bool certain = left.empty() || sees_all_users(folder);
+  for (Segment& segment : left) {
+    if (!certain)
+      result.kept.push_back(std::move(segment.path));
+    else if (unlink(segment.path.c_str()) == 0)
+      result.removed.push_back(std::move(segment.path));
+  }
+  return result;
 }
 
 }  // namespace dynamiccl

@@ -80,13 +80,13 @@ TEST_CASE("of shared memory only what nobody uses, of this user's and of this ti
   const User opener(open, false);
 
   // Made before the run was.
-  CHECK(remove_left_segments(folder.path(), now + 1000).empty());
-  auto removed = remove_left_segments(folder.path(), now - 1);
+  CHECK(remove_left_segments(folder.path(), now + 1000).removed.empty());
+  auto removed = remove_left_segments(folder.path(), now - 1).removed;
   std::sort(removed.begin(), removed.end());
   CHECK(removed == std::vector<std::string>{of_mpich, left});
   for (const auto& kept : {of_others, mapped, open}) CHECK(fs::exists(kept));
   CHECK(fs::is_symlink(folder.path() + "/nccl-link"));
-  CHECK(remove_left_segments(folder.path() + "/no-such-folder", 0).empty());
+  CHECK(remove_left_segments(folder.path() + "/no-such-folder", 0).removed.empty());
 }
 
 TEST_CASE("sockets that nobody listens on go, living ones stay", "[safety]") {
@@ -105,7 +105,7 @@ TEST_CASE("sockets that nobody listens on go, living ones stay", "[safety]") {
   const auto [other, other_path] = bound("somebodys-socket");
   close(dead);
   close(other);
-  CHECK(remove_left_segments(folder.path(), 0) == std::vector<std::string>{dead_path});
+  CHECK(remove_left_segments(folder.path(), 0).removed == std::vector<std::string>{dead_path});
   CHECK(fs::exists(living_path));
   CHECK(fs::exists(other_path));
   close(living);
@@ -116,7 +116,7 @@ TEST_CASE("a segment that its user sees under another path is in use", "[safety]
   const auto used = segment(folder, "nccl-shm-abcdef");
   fs::create_hard_link(used, folder.path() + "/as-a-container-sees-it");
   const User mapper(folder.path() + "/as-a-container-sees-it", true);
-  CHECK(remove_left_segments(folder.path(), 0).empty());
+  CHECK(remove_left_segments(folder.path(), 0).removed.empty());
   CHECK(fs::exists(used));
 }
 
@@ -141,8 +141,9 @@ std::string removed_in_a_container(const std::string& folder, const std::string&
          mount(folder.c_str(), mounted_at.c_str(), nullptr, MS_BIND, nullptr) != 0))
       _exit(0);
     std::string text;
-    for (const auto& path : remove_left_segments(mounted_at.empty() ? folder : mounted_at, 0))
-      text += fs::path(path).filename().string() + "\n";
+    const auto left = remove_left_segments(mounted_at.empty() ? folder : mounted_at, 0);
+    for (const auto& path : left.removed) text += fs::path(path).filename().string() + "\n";
+    for (const auto& path : left.kept) text += "kept " + fs::path(path).filename().string() + "\n";
     text += ".";
     _exit(write(names[1], text.data(), text.size()) < 0 ? 1 : 0);
   }
@@ -175,9 +176,9 @@ TEST_CASE("what a process that is not seen holds stays", "[safety]") {
   const auto mounted = removed_in_a_container(folder.path(), place);
   if (mounted.empty()) SKIP("no namespaces of one's own here");
   // A folder of the machine: others may use it without a lock.
-  CHECK(mounted == ".");
+  CHECK(mounted == "kept nccl-shm-ghijkl\n.");
   const auto own = removed_in_a_container(folder.path(), "");
-  CHECK((own == "." || own == "nccl-shm-ghijkl\n."));
+  CHECK((own == "kept nccl-shm-ghijkl\n." || own == "nccl-shm-ghijkl\n."));
   CHECK(fs::exists(shared));
   CHECK(fs::exists(mark));
   close(file);

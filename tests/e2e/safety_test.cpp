@@ -1,6 +1,8 @@
 // Runs whose surroundings break: streams, ranks, the database.
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -337,6 +339,11 @@ TEST_CASE("clean removes what killed ranks left in their folder, and that alone"
   const Program program;
   const std::string shared = program.folder() + "/shared";
   fs::create_directory(shared);
+  // A memory of its own, as a container has it: of a folder of the machine that is mounted here
+  // (apart.sh's /tmp) others may have files in use.
+  const bool own = unshare(CLONE_NEWNS) == 0 &&
+                   mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                   mount("tmpfs", shared.c_str(), "tmpfs", 0, "mode=700") == 0;
   const auto bound = [&](const std::string& name) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -362,6 +369,7 @@ TEST_CASE("clean removes what killed ranks left in their folder, and that alone"
     CHECK(fs::exists(shared + "/" + name));
   close(living);
   close(used);
+  if (own) CHECK(umount2(shared.c_str(), MNT_DETACH) == 0);
 }
 
 TEST_CASE("a database that is replaced under a run loses neither's launches", "[safety]") {

@@ -20,10 +20,10 @@ namespace dynamiccl {
 namespace {
 
 /// What killed ranks left in the folder that makes them one host (docs/one-host.md).
-void sweep_shared_folder(std::vector<std::string>& removed) {
+LeftSegments sweep_shared_folder() {
   const char* folder = std::getenv(kOneHostFolder);
-  if (folder == nullptr || *folder == '\0') return;
-  for (const std::string& path : remove_left_segments(folder, 0)) removed.push_back("file " + path);
+  if (folder == nullptr || *folder == '\0') return {};
+  return remove_left_segments(folder, 0);
 }
 
 }  // namespace
@@ -45,7 +45,8 @@ void add_clean_verb(CLI::App& app, Shared& shared) {
         for (const auto& folder : remove_rowless_folders(Reader(shared.db), runs))
           removed.push_back("folder " + folder);
     }
-    sweep_shared_folder(removed);
+    const LeftSegments segments = sweep_shared_folder();
+    for (const std::string& path : segments.removed) removed.push_back("file " + path);
     // Only here: a run that begins may be about to take one over.
     std::optional<Error> unasked;
     try {
@@ -54,9 +55,14 @@ void add_clean_verb(CLI::App& app, Shared& shared) {
       unasked = error;
     }
     if (shared.json) {
-      fmt::print("{}\n", nlohmann::json{{"removed", removed}}.dump(1));
+      fmt::print("{}\n", nlohmann::json{{"removed", removed}, {"kept", segments.kept}}.dump(1));
     } else {
       for (const auto& line : removed) fmt::print("removed {}\n", line);
+      for (const auto& path : segments.kept)
+        tell(
+            fmt::format("{} stays: processes outside this container may use it; clean on the "
+                        "machine itself removes it if none does\n",
+                        path));
     }
     // What else there was is gone by now.
     if (unasked)
@@ -64,7 +70,7 @@ void add_clean_verb(CLI::App& app, Shared& shared) {
           unasked->kind(),
           fmt::format("jobs of ended runs may be left in Slurm's queue: {}", unasked->what()));
     if (shared.json) return;
-    if (removed.empty() && !shared.quiet) tell("nothing was left over\n");
+    if (removed.empty() && segments.kept.empty() && !shared.quiet) tell("nothing was left over\n");
   });
 }
 
