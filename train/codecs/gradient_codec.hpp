@@ -23,7 +23,7 @@ inline constexpr int kReader = -1;
 /// A codec: what its frames say, and one worker's side of it, which encodes that worker's gradients
 /// and keeps what they have not said yet, element by element, so that it does not matter which
 /// gradients share a message. Each codec is a class in a source of its own, with what it keeps
-/// beside the residual, and a row of codec_table.cpp. Host memory; one thread.
+/// besides the residual, and a row of codec_table.cpp. Host memory; one thread.
 class GradientCodec {
  public:
   explicit GradientCodec(const CodecSeat& seat);

@@ -12,7 +12,7 @@
 namespace dynamiccl {
 
 /// One worker's side of messages of encoded gradients: its frames, how long they took, and how many
-/// bytes they have beside the formula's. Host memory; one thread.
+/// bytes they have besides the formula's. Host memory; one thread.
 class MessageCodec {
  public:
   /// Faults that tests plant are the last worker's.
@@ -27,7 +27,7 @@ class MessageCodec {
   /// @param gradients the flat buffer, in which the piece's values become what is encoded
   /// @returns the frames' bytes, one part's behind the other's
   std::size_t encode(std::size_t piece, float* gradients, std::uint8_t* frames);
-  /// Counts what this worker gives to the library for the piece, beside the formula's bytes. Not
+  /// Counts what this worker gives to the library for the piece, besides the formula's bytes. Not
   /// for what it sums itself.
   void count(std::size_t piece, std::size_t bytes);
   /// All of the plan's pieces as one message, which is counted.

@@ -5,7 +5,7 @@
 namespace dynamiccl {
 namespace {
 
-/// Values whose cells are told at once: of one row, then of the next.
+/// Values whose cells are sent at once: of one row, then of the next.
 constexpr std::size_t kBlock = 512;
 using Words = std::array<std::uint32_t, kBlock>;
 

@@ -131,7 +131,7 @@ class CodedReducer final : public Reducer {
     return frames;
   }
 
-  /// Each rank's own number of bytes: they are told, then everyone sends to everyone.
+  /// Each rank's own number of bytes: they are exchanged, then everyone sends to everyone.
   std::vector<const std::uint8_t*> gather_unlike(std::size_t index, std::size_t bytes) {
     const auto ranks = static_cast<std::size_t>(comm_.size());
     if (ranks == 1) return {own_.bytes(bytes)};

@@ -11,7 +11,7 @@ namespace dynamiccl {
 
 /// A worker that is a server too. It adds every worker's gradients of its shard in rank order, its
 /// own from where they lie, so that sums are the same bits in every run. Holds one slot per other
-/// worker and, where it is the optimizer, the weights: at most N times its shard beside the
+/// worker and, where it is the optimizer, the weights: at most N times its shard besides the
 /// worker's buffers.
 /// @param gradients this worker's, in host memory
 /// @param sums the answers; may be `gradients`

@@ -102,7 +102,7 @@ class SplitAllReduce final : public Reducer {
 };
 
 /// Push to the piece's server, pull of the sum. Several pieces are under way at once. A dedicated
-/// server is told which piece comes: workers push in orders of their own. Where gradients are
+/// server learns which piece comes: workers push in orders of their own. Where gradients are
 /// encoded, that is what is pushed; answers are plain.
 class PushPull final : public Reducer {
  public:

@@ -72,7 +72,7 @@ void RingHalves::all_reduce(std::size_t piece) {
 
 void RingHalves::pass(Part send, Part into, What what) {
   if (plan_.packing == Packing::exponents) return pass_packed(send, into, what);
-  // What is added lands beside its place first.
+  // What is added lands next to its place first.
   float* to = what == What::add ? received_.data() : into.data;
   exchange(comm_, send.data, send.count * sizeof(float), next(), to, into.count * sizeof(float),
            before(), kHalfTag);

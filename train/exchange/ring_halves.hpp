@@ -34,7 +34,7 @@ class RingHalves {
   void all_reduce(std::size_t piece);
 
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  /// Memory beside the gradients.
+  /// Memory besides the gradients.
   [[nodiscard]] std::size_t extra_bytes() const;
 
  private:

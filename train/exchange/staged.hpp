@@ -15,7 +15,7 @@ namespace dynamiccl {
 bool goes_by_host(const ExchangePlan& plan);
 
 /// A piece is copied to page-locked memory before it starts there, and its sum to `sums` when it
-/// has come; both beside the computation, and large pieces in chunks beside each other's sums. Sums
+/// has come; both during the computation, and large pieces in chunks during each other's sums. Sums
 /// come into the place of what was sent: the GPU's flat copy of the gradients and one page-locked
 /// copy are all that the worker holds of them.
 /// @param gradients of `memory`, as `sums`, which may be the same

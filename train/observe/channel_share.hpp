@@ -19,7 +19,7 @@ double sm_share(const std::vector<ChannelTimes>& channels, int multiprocessors, 
 std::optional<double> sm_share_of(Communicator& comm, double over_us);
 
 /// Makes a step. As a GPU's lanes, channels tell of the last one alone, which is traced, but where
-/// a tuner goes by them: the record's training gets what they did. Nothing is told of servers that
+/// a tuner uses them: the record's training gets what they did. Nothing is known of servers that
 /// add on their GPU.
 /// @returns what the step says it took, microseconds
 double watched_step(Communicator& comm, bool is_last, const TrainingSpec& spec,

@@ -85,7 +85,8 @@ double second_us(StepExchange& exchange) {
   return sum_us;
 }
 
-/// @param halves whether the two halves of a message are told apart, which costs events on a GPU
+/// @param halves whether the two halves of a message are timed separately, which costs events on a
+/// GPU
 Timing time_idle(StepExchange& exchange, std::size_t messages, bool halves) {
   Timing timing;
   if (halves) exchange.trace_next();
@@ -217,7 +218,7 @@ std::size_t lanes_worth_trying(Communicator& comm, int cores) {
   return most_lanes(comm.size(), static_cast<int>(fewest));
 }
 
-/// What a message takes with this codec, beside its size.
+/// What a message takes with this codec, besides its size.
 std::string coded_key(const TrainingSpec& spec) {
   if (spec.compression == Codec::none) return "";
   const CodecSettings codec = codec_settings(spec);

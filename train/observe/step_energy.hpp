@@ -16,7 +16,7 @@ struct EnergyCount {
   double joules = 0;
   double seconds = 0;
   int steps = 0;
-  std::string unknown;  ///< why a reading told nothing
+  std::string unknown;  ///< why there is no reading
 
   /// @param before and after as GpuTelemetry::read()
   void add(const nlohmann::json& before, const nlohmann::json& after, double seconds, int steps);

@@ -5,7 +5,7 @@ namespace {
 
 /// No all-reduce of all ranks together needs fewer bytes than a ring's (each rank's values leave it
 /// at least once, each sum comes to all): where fewer were counted, some went another way, such as
-/// by copies through shared memory or NVLink. The rest is for small messages beside CMA.
+/// by copies through shared memory or NVLink. The rest is for small messages and CMA.
 constexpr double kAllCounted = 0.9;
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace dynamiccl {
 
-/// Collects what the steps of a cell leave beside their times.
+/// Collects what the steps of a cell leave besides their times.
 class FigureCollector {
  public:
   /// @param device the worker's GPU, whose energy is counted; nullptr: none
@@ -61,13 +61,13 @@ void describe(TrainingFigures& figures, const TrialResult& trial,
               const std::vector<ExchangePlan>& plans);
 /// What a message took on each path that was tried.
 void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried);
-/// What a codec did in the measured steps, and what its messages are beside plain ones.
+/// What a codec did in the measured steps, and what its messages are next to plain ones.
 /// @param level whose messages these are: the key in the details
 void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFigures& coding,
               const char* level);
 /// What the predicted step is made of.
 void describe(TrainingFigures& figures, const StepPrediction& predicted);
-/// Memory that the method holds beside weights, one copy of the gradients and momentum.
+/// Memory that the method holds besides weights, one copy of the gradients and momentum.
 /// @param unit bytes of what it is counted in: all gradients, or a server's shard
 /// @param limit bytes that it may hold: one copy; with N workers N + 1 times the shard; both where
 /// a worker is a server too

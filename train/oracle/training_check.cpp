@@ -57,7 +57,7 @@ namespace {
 constexpr const char* kDiverged =
     "training diverged: {}; take a smaller learning_rate, rate_warmup or another codec";
 
-/// What weights are beside those that they should be.
+/// What weights are next to those that they should be.
 struct Difference {
   double largest = 0;
   double wrong = 0;      ///< weights

@@ -34,7 +34,7 @@ std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradien
   return each_alone(gradients.size());
 }
 
-/// What a message may cost a GPU's step beside its own time, microseconds: collectives and updates
+/// What a message may cost a GPU's step besides its own time, microseconds: collectives and updates
 /// are launched between the kernels of the backward pass and share the GPU with them. Measured on
 /// H200s: 45 to 85.
 constexpr std::array<double, 3> kUnseenUs{20, 50, 150};

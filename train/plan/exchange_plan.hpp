@@ -83,7 +83,7 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
 
 /// The plans among which a method is left to choose, no two alike: DeAR's groups, ByteScheduler's
 /// parts and credit, and of the exact program's merge those by its idle and by its busy costs, as
-/// some messages travel beside computation, the last ones after it. On GPUs, where no idle link
+/// some messages travel during computation, the last ones after it. On GPUs, where no idle link
 /// shows what a message takes from the computation, that merge also as if each took 20 to 150 us
 /// more, and groups of usual sizes. At least one.
 std::vector<ExchangePlan> possible_plans(const TrainingSpec& spec, const StepProfile& profile,

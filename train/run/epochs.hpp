@@ -17,7 +17,7 @@ struct EpochTrainer {
   std::function<int()> next_steps = [] { return 1; };
   /// Workers wait as TrainingSpec::switch_to says from now on.
   std::function<void()> switch_over = [] {};
-  /// What is looked at beside the accuracy, with the rounds so far.
+  /// What is looked at besides the accuracy, with the rounds so far.
   std::function<void(int rounds)> look = [](int /*rounds*/) {};
   /// The rank's own, 0 to 1; 1 on servers.
   std::function<double()> accuracy;

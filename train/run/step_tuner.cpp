@@ -87,7 +87,7 @@ SpaceContext context_of(Communicator& comm, Backend backend, Bytes size) {
   context.multicast = offers(comm, "nvls", "Simple");
   context.collnet =
       offers(comm, "collnet_direct", "Simple") || offers(comm, "collnet_chain", "Simple");
-  // Its nodes are told by what there is between nodes alone.
+  // Its nodes are known by what there is between nodes alone.
   context.nodes = offers(comm, "nvls_tree", "Simple") ? 2 : 1;
   return context;
 }
@@ -268,7 +268,7 @@ void CallTuner::step_done(double step_us, double loss) {
   if (sm_share) sm_shares_.push_back(*sm_share);
   if (comm_.rank() != 0 || !learner_ || steps.empty()) return;
   const double start_us = now_us();
-  // What crosses the barrier is told with the step in which it ended.
+  // What crosses the barrier is sent with the step in which it ended.
   const SettingStep& last = steps.back();
   // Until the ranks are spoken to again they run under what was said last.
   learner_->add({step_us, last.call_us, last.refused, loss, last.arms, sm_share});

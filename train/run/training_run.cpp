@@ -44,7 +44,7 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
                      spec.slow_factor, spec.slow_worker);
 }
 
-/// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
+/// Buffers as large as all gradients that a worker may hold besides them: one, and of a codec what
 /// it keeps back and knows besides; where averages have
 /// a momentum that and the weights that it goes from; a centre; the gradient that was sent last;
 /// the weights from which a way is encoded, and with neighbours two replicas and what one sent.
@@ -117,7 +117,7 @@ class TrainingRun final : public TrainingRunner {
   [[nodiscard]] int judged_samples() const {
     return spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   }
-  /// A worker's memory beside its gradients.
+  /// A worker's memory besides its gradients.
   /// @param has_peak the kernel's peak was begun anew before training
   void describe_held(TrainingFigures& figures, const ExchangePlan& plan, std::size_t extra_bytes,
                      bool has_peak);

@@ -60,7 +60,7 @@ enum class CodecSum {
 enum class FeedbackUse {
   never,
   possible,  ///< where it is asked for
-  usual,     ///< unless told otherwise
+  usual,     ///< unless the experiment says otherwise
   always
 };
 

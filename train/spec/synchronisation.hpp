@@ -9,7 +9,7 @@
 
 namespace dynamiccl {
 
-/// When workers wait for each other: the axis beside a method's schedule and its place of the sum.
+/// When workers wait for each other: the axis next to a method's schedule and its place of the sum.
 enum class Synchronisation {
   bsp,         ///< in every step
   local,       ///< every `local_steps` steps, for the mean of their weights (Local-SGD)

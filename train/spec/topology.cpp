@@ -42,7 +42,7 @@ Mixing even(const std::set<int>& from, const std::set<int>& to) {
   return mixing;
 }
 
-/// Who stands beside whom in a shuffled row; with an odd number the last one stays alone.
+/// Who stands next to whom in a shuffled row; with an odd number the last one stays alone.
 Mixing random_pair(int workers, int worker, std::uint64_t round, std::uint64_t seed) {
   std::vector<int> row(static_cast<std::size_t>(workers));
   std::iota(row.begin(), row.end(), 0);

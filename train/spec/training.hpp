@@ -148,7 +148,7 @@ std::string local_after_misfit(const TrainingSpec& spec, int warmup, int iterati
 /// time. Others lose something of plain SGD and are judged by time to a target.
 bool trains_as_one(const TrainingSpec& spec);
 /// Whether that is plain SGD, too, without LARS and without a warm-up of the rate: what others are
-/// held against where an accuracy is to be reached.
+/// compared with where an accuracy is to be reached.
 bool is_plain_sgd(const TrainingSpec& spec);
 
 /// The worker's part of the data, and of an average of weights; of all workers together 1.

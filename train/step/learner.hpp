@@ -72,7 +72,7 @@ class Learner {
   /// In the order in which the model registered them.
   [[nodiscard]] virtual const std::vector<Parameter>& parameters() const = 0;
   [[nodiscard]] virtual int stages() const = 0;
-  /// What the model keeps beside its parameters, BatchNorm's running statistics, is as at its
+  /// What the model keeps besides its parameters, BatchNorm's running statistics, is as at its
   /// making again.
   virtual void reset_statistics() = 0;
   /// Where weights and gradients lie.

@@ -58,7 +58,7 @@ class Reducer {
   /// Since the last call, between steps; nullopt where nothing is encoded.
   virtual std::optional<CodingFigures> take_coding() { return std::nullopt; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  /// Memory for gradients beside the buffers it was given and staging_bytes(): at most a copy of
+  /// Memory for gradients besides the buffers it was given and staging_bytes(): at most a copy of
   /// them.
   [[nodiscard]] virtual std::size_t extra_bytes() const { return 0; }
   /// Page-locked host memory by way of which a GPU's gradients go: at most a copy of them.

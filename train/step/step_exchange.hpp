@@ -38,14 +38,14 @@ class StepExchange {
   /// True when TensorMemory::mark() must come before each ready().
   [[nodiscard]] virtual bool needs_marks() const { return false; }
   /// Who applies the sums of the gradients [first, last). An exchange that queues its work calls it
-  /// as soon as they are queued, so that it queues the update beside the computation, and wait()
+  /// as soon as they are queued, so that it queues the update during the computation, and wait()
   /// waits for that too. Returns false where the caller applies them after wait().
   using Apply = std::function<void(std::size_t first, std::size_t last)>;
   virtual bool apply_by(const Apply& /*apply*/) { return false; }
   /// What the computing thread does or queues from now on finds the sum of this gradient.
   /// @throws what ended the communication
   virtual void wait(std::size_t gradient) = 0;
-  /// After a step whose sums are all there: who sets its calls is told what they took.
+  /// After a step whose sums are all there: who sets its calls learns what they took.
   virtual void end_step() {}
   /// Blocks until nothing is under way, so that the owner may use the communicator.
   virtual void flush() = 0;

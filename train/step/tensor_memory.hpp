@@ -62,7 +62,7 @@ class TensorMemory {
   [[nodiscard]] virtual std::shared_ptr<float> allocate_host(std::size_t count) {
     return allocate(count);
   }
-  /// What the calling thread copies from now on goes beside the computation, not behind it.
+  /// What the calling thread copies from now on goes during the computation, not behind it.
   virtual void leave_computation() {}
   /// Blocks until everything queued is done.
   virtual void complete() = 0;
@@ -70,7 +70,7 @@ class TensorMemory {
   virtual void complete_or_fail(const std::function<void()>& /*check*/) { complete(); }
   /// The GPU's stream (a cudaStream_t) on which the calling thread computes; host memory has none.
   [[nodiscard]] virtual void* stream() { return nullptr; }
-  /// Queues what `work` queues beside the computation, behind note `number` of `queue`; join()
+  /// Queues what `work` queues during the computation, behind note `number` of `queue`; join()
   /// makes the computation wait for it. Updates that `work` leaves waiting for apply() are queued
   /// with those of a later call, before any join(). GPUs alone.
   virtual void aside(GpuOrder& queue, std::size_t number, const std::function<void()>& work);
@@ -79,7 +79,7 @@ class TensorMemory {
   /// microseconds between two of them, after complete(). The computing thread alone.
   virtual void stamp(std::size_t place) = 0;
   [[nodiscard]] virtual double between_us(std::size_t from, std::size_t to) = 0;
-  /// Whether updates from now on are timed where they run, beside the computation or behind it. To
+  /// Whether updates from now on are timed where they run, during the computation or behind it. To
   /// begin forgets those that are done.
   virtual void time_updates(bool /*wanted*/) {}
   /// From when to when the timed updates that are done ran, microseconds after that stamp, in the

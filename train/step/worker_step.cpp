@@ -294,7 +294,7 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
     float* place = gradients_.at(offsets_[i]);
-    // As a real step does: what a step with communication is held against must not be slower.
+    // As a real step does: what a step with communication is compared with must not be slower.
     if (profile == nullptr) return memory_.copy_later(gradient, place, counts_[i]);
     memory_.copy(gradient, place, counts_[i]);
     // Every piece of a real step waits for these marks.
@@ -389,8 +389,8 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   if (memory_.on_gpu()) clock_of_parts_.begin();
   run_forward(&exchange, times);
   clock_ = step_ + (planted_fault().early_rate && worker_ == workers_ - 1 ? 1 : 0);
-  // Told inside the pass, the thread that sends takes its core, where both have one, and what the
-  // library then takes would count as backward.
+  // Notified inside the pass, the thread that sends takes its core, where both have one, and what
+  // the library then takes would count as backward.
   const bool told_after = !memory_.on_gpu() && queued_behind_backward(spec_.method);
   std::size_t given = 0;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {

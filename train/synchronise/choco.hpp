@@ -10,7 +10,7 @@
 
 namespace dynamiccl {
 
-/// What a worker of CHOCO-SGD knows beside its weights (Koloskova et al., 2019, algorithm 6):
+/// What a worker of CHOCO-SGD knows besides its weights (Koloskova et al., 2019, algorithm 6):
 /// everyone's weights as far as they were sent are a replica, and only the way that weights went
 /// from their replica is sent, encoded.
 struct ChocoState {

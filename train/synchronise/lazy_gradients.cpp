@@ -89,7 +89,7 @@ class LazyServer final : public StepServer {
   std::uint64_t sent_bytes_ = 0;
 };
 
-/// What a worker of LAG has beside its buffers, which the library may use when an error ends the
+/// What a worker of LAG has besides its buffers, which the library may use when an error ends the
 /// cell.
 struct LazyState {
   explicit LazyState(TrainingWorker& worker) : buffers(worker) {}

@@ -5,7 +5,7 @@
 namespace dynamiccl {
 
 /// A worker's gradients and what it is answered where messages take them: the worker's own buffers,
-/// or page-locked host memory beside a GPU's, as a server that answers each worker by itself is
+/// or page-locked host memory next to a GPU's, as a server that answers each worker by itself is
 /// spoken to by messages of the host (NCCL knows no message from whoever comes first).
 class MessageBuffers {
  public:

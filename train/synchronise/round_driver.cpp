@@ -71,7 +71,7 @@ class AllWorkersDriver final : public RoundDriver {
   [[nodiscard]] std::string broken_rule() override {
     if (spec_.synchronisation != Synchronisation::adacomm) return "";
     const RoundLog& log = lengths_.log();
-    // What each rank has is told before sums that need as many values of all.
+    // What each rank has is sent before sums that need as many values of all.
     const auto rounds = static_cast<double>(log.size());
     const auto steps = static_cast<double>(lengths_.step_losses().size());
     const auto most = max_over_ranks(comm_, {rounds, -rounds, steps, -steps});

@@ -34,7 +34,7 @@ class StepDriver {
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// Memory for gradients beyond one copy of them, bytes.
   [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
-  /// The worker's weights are at the start again: servers that hold them are told. Only between
+  /// The worker's weights are at the start again: servers that hold them are notified. Only between
   /// finish() and step(). Ranks: all workers, while servers take them.
   virtual void restarted() {}
   /// What its codec did since the last call, after finish(); nullopt without one.

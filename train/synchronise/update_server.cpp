@@ -211,7 +211,7 @@ void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
 
 std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   const auto wanted_rounds = static_cast<std::size_t>(rounds);
-  // Steps of the phase; with backup workers updates end it, and steps beside them are free.
+  // Steps of the phase; with backup workers updates end it, and steps during them are free.
   const std::uint64_t budget = policy_->adds_up() ? UINT64_MAX
                                                   : static_cast<std::uint64_t>(rounds) *
                                                         static_cast<std::uint64_t>(workers_);
@@ -253,13 +253,13 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
 }
 
 UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
-                           TrainingWorker& worker, Micros patience)
+                           TrainingWorker& worker, Micros timeout)
     : comm_(comm),
       worker_(worker),
       buffers_(worker),
       count_(plan.elements()),
       number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)),
-      patience_(patience) {
+      timeout_(timeout) {
   if (spec.group_size > 1)
     group_.emplace(comm, group_plan(plan, spec), worker.number(), worker.workers(), spec.group_size,
                    buffers_.gradients());
@@ -303,7 +303,7 @@ void UpdateWorker::ask_server() {
   const Request pushed = comm_.isend(pushed_data, pushed_bytes, kUpdateServer, kPieceTag);
   sent_bytes_ += pushed_bytes;
   for (const Request request : {told, pushed, heading, weights})
-    comm_.wait_within(request, kUpdateServer, patience_);
+    comm_.wait_within(request, kUpdateServer, timeout_);
 }
 
 std::vector<StepTimes> UpdateWorker::work() {

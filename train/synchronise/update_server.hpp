@@ -117,10 +117,10 @@ class UpdateServer {
 /// A worker's side. Ranks: all workers, while the server serves.
 class UpdateWorker {
  public:
-  /// @param patience after which a server that has not answered is taken for lost: it waits for
+  /// @param timeout after which a server that has not answered is taken for lost: it waits for
   /// others, for the time of a silence each
   UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
-               TrainingWorker& worker, Micros patience);
+               TrainingWorker& worker, Micros timeout);
   ~UpdateWorker();
   UpdateWorker(const UpdateWorker&) = delete;
   UpdateWorker& operator=(const UpdateWorker&) = delete;
@@ -154,7 +154,7 @@ class UpdateWorker {
   std::size_t count_;
   std::optional<WorkerGroup> group_;
   std::uint32_t number_;  ///< of the group, where there are any
-  Micros patience_;
+  Micros timeout_;
   // What the library may read and write when an error ends the cell.
   PushHead push_;
   AnswerHead answer_;

@@ -301,7 +301,7 @@ class GpuMemory final : public TensorMemory {
   std::deque<c10::Event> marks_;
   std::deque<c10::Event> stamps_;
   std::deque<c10::Event> copies_;    ///< to and from host memory
-  std::optional<c10::Stream> side_;  ///< for what goes beside the computation
+  std::optional<c10::Stream> side_;  ///< for what goes during the computation
   std::deque<c10::Event> sides_;
   PutOff updates_;  ///< of what goes there
   std::unordered_map<const float*, Tensor> known_;

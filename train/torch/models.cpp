@@ -28,7 +28,7 @@ nn::Conv2d convolution(int from, int to, int kernel, int stride) {
 /// Its input is a normalised value that nothing else reads: it is written over.
 nn::ReLU activation() { return nn::ReLU(nn::ReLUOptions(/*inplace=*/true)); }
 
-/// Two or three convolutions beside a shortcut (He et al., arXiv 1512.03385; the stride of the
+/// Two or three convolutions next to a shortcut (He et al., arXiv 1512.03385; the stride of the
 /// three sits in the middle one, "v1.5").
 struct BlockImpl : nn::Module {
   BlockImpl(int from, int width, int stride, bool bottleneck) {

@@ -24,7 +24,7 @@ namespace {
 
 using torch::Tensor;
 
-/// OpenBLAS has threads of its own, beside the tensor library's.
+/// OpenBLAS has threads of its own, besides the tensor library's.
 void set_blas_threads(int threads) {
   using SetThreads = void (*)(int);
   if (auto* set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))

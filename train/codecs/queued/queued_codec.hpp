@@ -32,7 +32,7 @@ class QueuedCodec {
   virtual void sum(std::size_t piece, const Call& call) = 0;
 
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
-  /// Memory beside the gradients: what is kept back, and frames.
+  /// Memory besides the gradients: what is kept back, and frames.
   [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
   /// Steps and bytes since the last call; no times.
   virtual CodingFigures take_coding() = 0;
