@@ -1,5 +1,7 @@
 #include "profiles/profile_toml.hpp"
 
+#include <sys/prctl.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,48 +17,56 @@
 namespace dynamiccl {
 namespace {
 
-// capabilities(7); ALL is left out on purpose: each one is named with its reason.
-constexpr std::array kCapabilities{"AUDIT_CONTROL",
-                                   "AUDIT_READ",
-                                   "AUDIT_WRITE",
-                                   "BLOCK_SUSPEND",
-                                   "BPF",
-                                   "CHOWN",
+// capabilities(7), each where its number says; ALL is left out on purpose: each one is named with
+// its reason.
+constexpr std::array kCapabilities{"CHOWN",
+                                   "DAC_OVERRIDE",
+                                   "DAC_READ_SEARCH",
                                    "FOWNER",
                                    "FSETID",
-                                   "CHECKPOINT_RESTORE",
-                                   "DAC_OVERRIDE",
-                                   "IPC_LOCK",
-                                   "IPC_OWNER",
                                    "KILL",
-                                   "DAC_READ_SEARCH",
-                                   "LEASE",
-                                   "MAC_ADMIN",
-                                   "MKNOD",
-                                   "NET_ADMIN",
+                                   "SETGID",
+                                   "SETUID",
+                                   "SETPCAP",
                                    "LINUX_IMMUTABLE",
                                    "NET_BIND_SERVICE",
                                    "NET_BROADCAST",
+                                   "NET_ADMIN",
                                    "NET_RAW",
-                                   "PERFMON",
-                                   "MAC_OVERRIDE",
-                                   "SETFCAP",
-                                   "SETGID",
-                                   "SETPCAP",
-                                   "SETUID",
-                                   "SYSLOG",
+                                   "IPC_LOCK",
+                                   "IPC_OWNER",
+                                   "SYS_MODULE",
+                                   "SYS_RAWIO",
+                                   "SYS_CHROOT",
+                                   "SYS_PTRACE",
+                                   "SYS_PACCT",
                                    "SYS_ADMIN",
                                    "SYS_BOOT",
-                                   "SYS_CHROOT",
-                                   "SYS_MODULE",
                                    "SYS_NICE",
-                                   "SYS_PACCT",
-                                   "SYS_PTRACE",
-                                   "SYS_RAWIO",
-                                   "SYS_TIME",
                                    "SYS_RESOURCE",
+                                   "SYS_TIME",
                                    "SYS_TTY_CONFIG",
-                                   "WAKE_ALARM"};
+                                   "MKNOD",
+                                   "LEASE",
+                                   "AUDIT_WRITE",
+                                   "AUDIT_CONTROL",
+                                   "SETFCAP",
+                                   "MAC_OVERRIDE",
+                                   "MAC_ADMIN",
+                                   "SYSLOG",
+                                   "WAKE_ALARM",
+                                   "BLOCK_SUSPEND",
+                                   "AUDIT_READ",
+                                   "PERFMON",
+                                   "BPF",
+                                   "CHECKPOINT_RESTORE"};
+// What Docker and Podman give every container: no flag takes them away here.
+constexpr std::array kDefaultCapabilities{
+    "AUDIT_WRITE", "CHOWN",     "DAC_OVERRIDE", "FOWNER", "FSETID",           "KILL",
+    "MKNOD",       "NET_RAW",   "SETFCAP",      "SETGID", "NET_BIND_SERVICE", "SETPCAP",
+    "SETUID",      "SYS_CHROOT"};
+// Split off SYS_ADMIN, which stands for them: older engines refuse them by name.
+constexpr std::array kYoungCapabilities{"BPF", "CHECKPOINT_RESTORE", "PERFMON"};
 constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new-privileges"};
 constexpr std::array kPlaceholders{"subnet", "interface", "host_address", "run_folder",
                                    "program_folder"};
@@ -109,6 +119,7 @@ std::vector<Key> common_keys() {
           {"capabilities", rule::table(capability_keys()).list(),
            "Linux capabilities of every container"},
           {"security_options", rule::text().list(), "of every container: \"seccomp=unconfined\""},
+          {"privileged", rule::boolean(), "as --privileged, but for devices", "false"},
           {"launcher", rule::word<LauncherPlace>(), "where an MPI's launcher runs", "outside"},
           {"gpus", rule::word<GpuVisibility>(), "which GPUs a rank sees", "none"},
           {"environment", rule::chosen(rule::text(), rule::kVariable, "VARIABLE"),
@@ -137,7 +148,6 @@ TableKeys common_table() {
       {"image", engine},
       {"volumes", engine},
       {"mounts", engine},
-      {"privileged", "capabilities and security_options give what a container may do one by one"},
       {"hostname", "a container's host name is its own: uts = \"host\" gives it the host's"}};
   return keys;
 }
@@ -243,6 +253,26 @@ void read_environment(EnvironmentProfile& profile, TableReader& environment) {
   }
 }
 
+/// `privileged = true` as what it stands for on this machine, so that `doctor --least` can leave
+/// out one by one. An engine gives nothing that the machine itself has not.
+void add_privileges(EnvironmentProfile& profile) {
+  const auto has = [](const auto& list, const auto& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  for (std::size_t number = 0; number < kCapabilities.size(); ++number) {
+    const std::string name = kCapabilities[number];
+    if (::prctl(PR_CAPBSET_READ, number) != 1) continue;
+    const auto given =
+        std::find_if(profile.capabilities.begin(), profile.capabilities.end(),
+                     [&](const Capability& capability) { return capability.name == name; });
+    if (!has(kDefaultCapabilities, name) && !has(kYoungCapabilities, name) &&
+        given == profile.capabilities.end())
+      profile.capabilities.push_back({name, "privileged"});
+  }
+  for (const std::string option : {"seccomp=unconfined", "apparmor=unconfined"})
+    if (!has(profile.security_options, option)) profile.security_options.push_back(option);
+}
+
 template <class T>
 void assign(T& target, std::optional<T> value) {
   if (value) target = *std::move(value);
@@ -274,6 +304,7 @@ void read_isolation(EnvironmentProfile& profile, TableReader& keys) {
                     fmt::format("unknown security option \"{}\"; known: {}", option,
                                 join({kSecurityOptions.begin(), kSecurityOptions.end()}, ", ")));
   }
+  if (keys.boolean("privileged").value_or(false)) add_privileges(profile);
 }
 
 /// Notes what contradicts itself (a shm size on the host's /dev/shm, capabilities on bare metal).

@@ -29,8 +29,6 @@ namespace {
 constexpr Micros kProbeTimeout{30e6};
 constexpr std::size_t kFactsBytes = 4 << 20;
 
-// Large enough that every library takes its way for large messages.
-constexpr Bytes kLookSize{std::uint64_t{4} << 20};
 constexpr const char* kLookCell = "look";
 constexpr Micros kLookTimeout{15e6};
 // Above what glibc keeps by itself, temporary buffers of half the message included.
@@ -123,10 +121,10 @@ void check_facts(const MachineDeclarations& declared, Symptoms& symptoms) {
   }
 }
 
-RunProtocol look_protocol() {
+RunProtocol look_protocol(int iterations) {
   RunProtocol protocol;
   protocol.cells.warmup = 1;
-  protocol.cells.iterations = 3;
+  protocol.cells.iterations = iterations;
   protocol.cells.min_iterations = 1;
   protocol.cells.cell_time_cap = Micros(2e6);
   protocol.launch_timeout = kLookTimeout;
@@ -134,17 +132,24 @@ RunProtocol look_protocol() {
   return protocol;
 }
 
-PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int ranks, Bytes size) {
+std::string look_cell(std::size_t index) {
+  return index == 0 ? kLookCell : fmt::format("{}-{}", kLookCell, index);
+}
+
+PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int ranks,
+                        const std::vector<Bytes>& sizes) {
   PlannedGroup group;
   group.id = fmt::format("doctor {} {}", profile.name, name_of(backend));
   group.environment = profile.name;
   group.backend = backend;
   group.ranks = ranks;
-  WorkCell cell;
-  cell.id = kLookCell;
-  cell.collective = Collective::allreduce;
-  cell.size = size;
-  group.cells.push_back({cell, ""});
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    WorkCell cell;
+    cell.id = look_cell(i);
+    cell.collective = Collective::allreduce;
+    cell.size = sizes[i];
+    group.cells.push_back({cell, ""});
+  }
   return group;
 }
 
@@ -198,15 +203,28 @@ std::string why_impossible(const Capabilities& can, const std::string& environme
   return "";
 }
 
-/// Median time of the look's calls, of the slowest rank, without what ranks waited for cores: the
-/// same on a busy machine, as far as that is known.
-Micros call_time(const FinishedLaunch& finished) {
+std::optional<MeasurementSummary> cell_summary(const FinishedLaunch& finished,
+                                               const std::string& cell_id) {
   std::vector<RankCell> cells;
   for (const auto& file : finished.records)
     for (const auto& record : file.records)
-      if (const auto* cell = std::get_if<CellRecord>(&record)) cells.push_back({cell->rank, cell});
-  const auto summary = summarise(cells, RankAggregation::max);
+      if (const auto* cell = std::get_if<CellRecord>(&record);
+          cell != nullptr && cell->cell_id == cell_id)
+        cells.push_back({cell->rank, cell});
+  return summarise(cells, RankAggregation::max);
+}
+
+/// Median time of the first cell's calls, of the slowest rank, without what ranks waited for cores:
+/// the same on a busy machine, as far as that is known.
+Micros call_time(const FinishedLaunch& finished) {
+  const auto summary = cell_summary(finished, kLookCell);
   return Micros(summary ? summary->unwaited_us.value_or(summary->median_us) : 0);
+}
+
+/// Its fastest call: other work makes calls slower, and hardly all of them.
+Micros fastest_call(const FinishedLaunch& finished, const std::string& cell_id) {
+  const auto summary = cell_summary(finished, cell_id);
+  return Micros(summary ? summary->min_us : 0);
 }
 
 std::optional<CallPages> read_pages(const FinishedLaunch& finished) {
@@ -255,10 +273,10 @@ std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backen
   if (backend_facts(backend).on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
       call.count() * factor * kPagesCalls > kPagesTime.count())
     return std::nullopt;
-  auto protocol = look_protocol();
-  protocol.cells.iterations = protocol.cells.min_iterations = kPagesIterations;
+  auto protocol = look_protocol(kPagesIterations);
+  protocol.cells.min_iterations = kPagesIterations;
   const auto done =
-      runner.attempt(look_group(profile, backend, ranks, kPagesSize), {}, 0, protocol);
+      runner.attempt(look_group(profile, backend, ranks, {kPagesSize}), {}, 0, protocol);
   if (done.ok()) return read_pages(done.finished);
   if (disturbed_timeout(done.finished))
     unjudged =
@@ -267,13 +285,13 @@ std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backen
 }
 
 BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int ranks,
-                    LaunchRunner& runner, const LaunchSite& site) {
+                    const LookPlan& plan, LaunchRunner& runner, const LaunchSite& site) {
   BackendLook look;
   look.backend = backend;
   try {
     read_settings(profile, runner.environment(profile.name, ranks).shape(), site, ranks, look);
-    const auto done =
-        runner.attempt(look_group(profile, backend, ranks, kLookSize), {}, 0, look_protocol());
+    const auto done = runner.attempt(look_group(profile, backend, ranks, plan.sizes), {}, 0,
+                                     look_protocol(plan.iterations));
     read_records(done.finished, profile, site.machine, look);
     look.timed_out = done.finished.end.status == LaunchStatus::timed_out;
     if (!done.ok()) look.failure = done.finished.end.reason;
@@ -281,7 +299,10 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
       look.unjudged = "not judged: " + why_unjudged(done.finished);
       look.timed_out = false;  // nothing shows that it hangs
     }
-    if (look.ran())
+    if (!look.ran()) return look;
+    for (std::size_t i = 0; i < plan.sizes.size(); ++i)
+      look.fastest.push_back(fastest_call(done.finished, look_cell(i)));
+    if (plan.pages)
       look.pages = look_at_pages(profile, backend, ranks, runner, site.cores,
                                  call_time(done.finished), look.unjudged);
   } catch (const Error& error) {
@@ -292,7 +313,7 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
 }
 
 /// Looks at every backend; one that failed may have left its environment in disorder.
-void look_at_all(const std::vector<Backend>& backends, const LaunchSite& site,
+void look_at_all(const std::vector<Backend>& backends, const LookPlan& plan, const LaunchSite& site,
                  const Capabilities& can, LaunchRunner& runner, Symptoms& symptoms) {
   for (const Backend backend : backends) {
     if (interrupt_signal() != 0) break;
@@ -300,7 +321,7 @@ void look_at_all(const std::vector<Backend>& backends, const LaunchSite& site,
     look.backend = backend;
     look.impossible = why_impossible(can, symptoms.profile.name, backend);
     if (look.impossible.empty()) {
-      look = look_at(symptoms.profile, backend, symptoms.ranks, runner, site);
+      look = look_at(symptoms.profile, backend, symptoms.ranks, plan, runner, site);
       if (!look.failure.empty()) runner.stop_environments();
     }
     symptoms.looks.push_back(std::move(look));
@@ -382,7 +403,7 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
 }
 
 Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
-                 const LaunchSite& site, const Capabilities& can) {
+                 const LaunchSite& site, const Capabilities& can, const LookPlan& plan) {
   Symptoms symptoms;
   symptoms.profile = profile;
   symptoms.ranks = ranks;
@@ -392,8 +413,8 @@ Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector
     return symptoms;
   }
   Console console(Verbosity::quiet);
-  LaunchRunner runner({{{profile.name, profile}}, look_protocol(), 1}, site, nullptr, console,
-                      random_uuid());
+  LaunchRunner runner({{{profile.name, profile}}, look_protocol(plan.iterations), 1}, site, nullptr,
+                      console, random_uuid());
   try {
     const Readiness& readiness = runner.prepare_environment(profile.name);
     if (readiness.state != Readiness::State::ready) {
@@ -404,7 +425,7 @@ Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector
     read_facts(probe_ranks(environment, ranks, site.worker_folder,
                            folder_variables(profile, environment.shape(), site)),
                symptoms);
-    look_at_all(backends, site, can, runner, symptoms);
+    look_at_all(backends, plan, site, can, runner, symptoms);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
     symptoms.unavailable = error.what();

@@ -23,10 +23,20 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
                             const std::map<std::string, std::string>& settings, bool many_hosts,
                             const nlohmann::json& machine, int ranks);
 
+/// Large enough that every library takes its way for large messages.
+inline constexpr Bytes kLookSize{std::uint64_t{4} << 20};
+
+/// What the short launch of a backend does.
+struct LookPlan {
+  std::vector<Bytes> sizes{kLookSize};  ///< of its all-reduces; the first is a large one
+  int iterations = 3;
+  bool pages = true;  ///< a second launch counts the page faults of larger calls
+};
+
 /// Starts the environment, runs dynamiccl-probe as each rank and a short launch of each backend in
 /// it, and stops it again. Never throws for what the environment does: that is what is looked for.
 /// @param can inspect_machine() of this profile
 Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
-                 const LaunchSite& site, const Capabilities& can);
+                 const LaunchSite& site, const Capabilities& can, const LookPlan& plan = {});
 
 }  // namespace dynamiccl

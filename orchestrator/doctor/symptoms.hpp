@@ -42,6 +42,8 @@ struct BackendLook {
   std::string asked;          ///< transport that profile and settings let one expect
   std::string used;           ///< transport the bytes really took, "cma, tcp" where ranks differ
   std::string used_evidence;  ///< how that is known, "a; b" where ranks differ
+  /// Of a launch that went well, for each size that was looked at: the fastest call.
+  std::vector<Micros> fastest;
   std::uint64_t cma_refused = 0;  ///< refused process_vm_readv and process_vm_writev calls
   /// nullopt: data on GPUs, or calls that take too long here to be looked at.
   std::optional<CallPages> pages;

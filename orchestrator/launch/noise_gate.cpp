@@ -130,19 +130,24 @@ json quiet_window(const NoiseLimits& limits, int cores) {
   }
 }
 
-std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most) {
+std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most,
+                                        const std::function<json()>& window) {
   constexpr int kQuietWindows = 10;
   const auto began = std::chrono::steady_clock::now();
   int quiet = 0;
   while (true) {
     Flags flags;
-    judge_before(window_now(), limits, cores, flags);
+    judge_before(window(), limits, cores, flags);
     quiet = flags.sentences.empty() ? quiet + 1 : 0;
     const std::chrono::duration<double, std::micro> waited =
         std::chrono::steady_clock::now() - began;
     if (quiet == kQuietWindows || interrupted() || waited.count() >= most.count())
       return flags.sentences;
   }
+}
+
+std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most) {
+  return wait_for_quiet(limits, cores, most, window_now);
 }
 
 std::vector<std::string> noise_flags(const json& before, const json& during,

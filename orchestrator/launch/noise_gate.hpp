@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,11 @@ namespace dynamiccl {
 nlohmann::json quiet_window(const NoiseLimits& limits, int cores);
 
 /// Waits until the machine has been quiet for a second, `most` at most, or for an interrupt.
+/// @param window what the machine did over the next moment, as quiet_window() tells it
 /// @returns what was beyond the limits at the end, as noise_flags() tells it; empty = quiet
+std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most,
+                                        const std::function<nlohmann::json()>& window);
+/// The same of this machine.
 std::vector<std::string> wait_for_quiet(const NoiseLimits& limits, int cores, Micros most);
 
 /// What was beyond the limits, one sentence each; empty = quiet. Takes readings of counters alone,

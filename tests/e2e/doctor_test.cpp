@@ -230,3 +230,25 @@ TEST_CASE("buffers faulted anew in every call are found, fixed and proved with O
   CHECK(kept[0]["kept"] == 0);
   CHECK(kept[1]["kept"] == 1);
 }
+
+TEST_CASE("of all that --privileged gives, MPICH's ranks need one capability to read each other") {
+  need(load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"}).at("single-docker"));
+  const Program program;
+  const auto profile =
+      program.file("all.toml", "name = \"all\"\nextends = \"single-docker\"\nprivileged = true\n");
+  // 25 suffice on a quiet machine; what is slow by chance is asked for again.
+  const auto result = program.run({"doctor", "--least", "--profile", profile, "--backend", "mpich",
+                                   "--launches", "80", "--json"});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 0);
+  CHECK(program.processes().empty());
+  const auto least = json::parse(result.out)["least"].at(0);
+  CHECK(least["transport"] == "cma");
+  CHECK(least["flags"].size() > 20);
+  std::vector<std::string> by_transport;
+  for (const auto& flag : least["flags"])
+    // What other work made slow, twice and by chance, is no matter of this test.
+    if (flag["needed"] == true && flag["without"].get<std::string>().starts_with("transport"))
+      by_transport.push_back(flag["flag"]);
+  CHECK(by_transport == std::vector<std::string>{"--cap-add SYS_PTRACE"});
+}

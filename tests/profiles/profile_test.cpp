@@ -8,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "core/vocabulary/json.hpp"
 
@@ -79,6 +80,21 @@ TEST_CASE("a profile's keys become its fields") {
   CHECK(profile.link_bits_per_s == 1e9);
   CHECK(profile.environment.at("A") == "b");
   CHECK(profile.backend_settings.at(Backend::openmpi)[0].value == "{subnet}");
+}
+
+TEST_CASE("privileged stands for capabilities and security options that it gives one by one") {
+  const auto profile = parse_profile(
+      std::string(kCross) + "privileged = true\nsecurity_options = [\"seccomp=unconfined\"]\n",
+      "p.toml");
+  CHECK(profile.security_options ==
+        std::vector<std::string>{"seccomp=unconfined", "apparmor=unconfined"});
+  std::set<std::string> names;
+  for (const auto& capability : profile.capabilities) CHECK(names.insert(capability.name).second);
+  CHECK(names.contains("SYS_ADMIN"));
+  CHECK_FALSE(names.contains("CHOWN"));  // which every container has
+  CHECK(profile.capabilities.at(0).reason == "CMA");
+  CHECK(parse_profile(std::string(kCross) + "privileged = false\n", "p.toml").capabilities.size() ==
+        1);
 }
 
 TEST_CASE("a wrong profile is refused with its place, the reason and the nearest word") {

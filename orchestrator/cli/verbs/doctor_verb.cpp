@@ -18,6 +18,7 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/job/look_at_job.hpp"
+#include "orchestrator/doctor/least.hpp"
 #include "orchestrator/doctor/output.hpp"
 #include "orchestrator/doctor/preflight.hpp"
 #include "orchestrator/experiment/cluster_reader.hpp"
@@ -45,6 +46,7 @@ struct DoctorArguments {
   std::string machine;
   std::string machine_file;
   std::vector<const CLI::Option*> of_proofs;       ///< mean nothing without --prove
+  const CLI::Option* launches_given = nullptr;     ///< of --prove, and of --least
   std::vector<const CLI::Option*> of_launches;     ///< mean nothing with --machine
   std::vector<const CLI::Option*> of_one_machine;  ///< mean nothing with nodes
   std::vector<std::string> jobs;  ///< process ids, containers, Slurm's jobs: of one job
@@ -55,6 +57,7 @@ struct DoctorArguments {
   int ranks = 2;
   int launches = 6;
   bool prove = false;
+  bool least = false;
 };
 
 /// In lines of the terminal, but for fixes, which stay whole to be copied.
@@ -342,20 +345,63 @@ int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
   }
 }
 
+void refuse_beside_least(const DoctorArguments& arguments) {
+  if (arguments.prove || !arguments.causes.empty())
+    throw Error(ErrorKind::input,
+                "doctor: --least looks for flags that are not needed, and --prove for what slows: "
+                "one at a time");
+  if (!arguments.hosts.empty() || !arguments.slurm.empty())
+    throw Error(ErrorKind::input, "doctor: --least is for containers of this machine");
+  if (arguments.environments.empty() && arguments.named.empty() && arguments.files.empty())
+    throw Error(ErrorKind::input,
+                "doctor: of which profile is --least asked? As in `dynamiccl doctor --least "
+                "single-docker` or --profile FILE");
+}
+
+/// Which of their flags the profiles' containers need, a search for each backend.
+int look_for_least(const DoctorArguments& arguments, const Shared& shared) {
+  refuse_beside_least(arguments);
+  LeastOptions options;
+  if (arguments.launches_given->count() > 0) options.launches = arguments.launches;
+  make_db_folder(shared.db);
+  auto site = launch_site(shared.db, "");
+  site.machine = declared_machine(arguments);
+  Console console(shared.verbosity());
+  nlohmann::json all = nlohmann::json::array();
+  bool known = true;
+  for (const auto& profile : chosen_profiles(arguments)) {
+    for (const Backend backend : chosen_backends(arguments)) {
+      console.note(fmt::format("{}, {}: which flags are needed", profile.name, name_of(backend)));
+      const auto result = find_least(profile, arguments.ranks, backend, site, options, console);
+      if (interrupt_signal() != 0) return 128 + interrupt_signal();
+      known = known && result.known();
+      if (shared.json)
+        all.push_back(to_json(result));
+      else
+        print_lines(to_text(result));
+      std::fflush(stdout);  // in order with the messages on stderr
+    }
+  }
+  if (shared.json) fmt::print("{}\n", nlohmann::json{{"host", site.host}, {"least", all}}.dump(1));
+  return known ? exit_code::kFine : exit_code::kUnclear;
+}
+
 int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
   check_causes(arguments.causes);
   if (!arguments.jobs.empty()) return look_into_job(arguments, shared);
-  if (!arguments.prove)
+  if (!arguments.prove && !arguments.least)
     refuse_given(arguments.of_proofs, "is for the proof of a cause: it goes with --prove");
   if (!arguments.machine.empty())
     refuse_given(arguments.of_launches, "starts something, and --machine starts nothing");
   if (!arguments.machine.empty()) return predict(arguments, shared);
   const InterruptGuard guard;
+  if (arguments.least) return look_for_least(arguments, shared);
   if (const auto nodes = chosen_nodes(arguments)) return look_at_cluster(arguments, *nodes, shared);
   return Doctor(arguments, shared).run();
 }
 
-void add_options(CLI::App& verb, DoctorArguments& arguments) {
+/// This machine's environments, and what is to be found out of them.
+void add_environment_options(CLI::App& verb, DoctorArguments& arguments) {
   arguments.of_one_machine = {
       verb.add_option("ENVIRONMENT", arguments.environments,
                       "profiles to look into (the four main ones)"),
@@ -376,32 +422,51 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
       verb.add_flag("--prove", arguments.prove,
                     "measure each cause before and after its fix, in alternated launches of one "
                     "stored run");
-  arguments.of_launches = {
-      backend, prove,
-      verb.add_option("--hosts", arguments.hosts,
-                      "look at these machines instead, in pairs: which node is slow or cannot be "
-                      "reached ('node1,node2,node3', or a file of them)")
-          ->check(CLI::Validator(
-              [](const std::string& text) {
-                return std::string(text.empty() ? "no host is named; leave --hosts out to look "
-                                                  "into this machine"
-                                                : "");
-              },
-              "")),
-      verb.add_option("--remote-shell", arguments.remote_shell,
-                      "program called in ssh's place, as PROGRAM HOST COMMAND..."),
-      verb.add_flag("--slurm{srun}", arguments.slurm,
-                    "the same with nodes of Slurm: --slurm (job steps) or --slurm=mpirun")};
-  verb.add_option("--machine-file", arguments.machine_file,
-                  "declarations of topology, deployment and in-network aggregation (TOML)");
-  verb.add_option("--nodes", arguments.nodes, "how many nodes of Slurm; of --hosts the first ones")
-      ->check(CLI::PositiveNumber);
+  const auto* least =
+      verb.add_flag("--least", arguments.least,
+                    "which of the profile's flags (capabilities, seccomp, namespaces, /dev/shm, "
+                    "mounts) its containers need for the transport and speed that they have, by "
+                    "launches without them");
+  arguments.of_launches = {backend, prove, least};
   arguments.of_one_machine.push_back(prove);
+  arguments.launches_given =
+      verb.add_option(
+              "--launches", arguments.launches,
+              "with --prove: launches of each side of a proof (6); with --least: at most so "
+              "many for each library (25)")
+          ->default_str("")
+          ->check(CLI::Range(kMinProofLaunches, 1000));
   arguments.of_proofs = {
       verb.add_option("--cause", arguments.causes, "with --prove: only these causes"),
-      verb.add_option("--launches", arguments.launches,
-                      "with --prove: launches of each side of a proof")
-          ->check(CLI::Range(kMinProofLaunches, 1000))};
+      arguments.launches_given};
+}
+
+void add_node_options(CLI::App& verb, DoctorArguments& arguments) {
+  for (const auto* option :
+       {verb.add_option("--hosts", arguments.hosts,
+                        "look at these machines instead, in pairs: which node is slow or cannot be "
+                        "reached ('node1,node2,node3', or a file of them)")
+            ->check(CLI::Validator(
+                [](const std::string& text) {
+                  return std::string(text.empty() ? "no host is named; leave --hosts out to look "
+                                                    "into this machine"
+                                                  : "");
+                },
+                "")),
+        verb.add_option("--remote-shell", arguments.remote_shell,
+                        "program called in ssh's place, as PROGRAM HOST COMMAND..."),
+        verb.add_flag("--slurm{srun}", arguments.slurm,
+                      "the same with nodes of Slurm: --slurm (job steps) or --slurm=mpirun")})
+    arguments.of_launches.push_back(option);
+  verb.add_option("--nodes", arguments.nodes, "how many nodes of Slurm; of --hosts the first ones")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_options(CLI::App& verb, DoctorArguments& arguments) {
+  add_environment_options(verb, arguments);
+  add_node_options(verb, arguments);
+  verb.add_option("--machine-file", arguments.machine_file,
+                  "declarations of topology, deployment and in-network aggregation (TOML)");
   verb.add_option(
           "--job", arguments.jobs,
           "look at a job as it runs, from outside, for 12 s at most: which rank hangs or is "
@@ -429,6 +494,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor\n"
       "  dynamiccl doctor single-docker-no-cma --prove\n"
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
+      "  dynamiccl doctor --least cross-docker-shared-ipc --backend mpich      flags that it "
+      "needs\n"
       "  dynamiccl doctor --hosts node1,node2,node3,node4      which node is to be drained\n"
       "  dynamiccl doctor --slurm --nodes 8\n"
       "  dynamiccl doctor --job $(pgrep -n mpirun)      which rank hangs or is slow\n"
@@ -436,7 +503,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken\n"
       "promise, an environment in which no backend ran, or a named environment or backend that "
       "cannot run; of\n"
-      "--job 4 a hung or slow one, 5 when it is not known.");
+      "--job 4 a hung or slow one, 5 when it is not known; of --least 0, and 5 where it is not "
+      "known.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 
