@@ -20,6 +20,8 @@ Proof by_any() {
 Proof by_network() {
   return {{Backend::gloo, Backend::openmpi, Backend::mpich}, Collective::allreduce, kMedium};
 }
+// Where it sends more over the link than it has to, and can be told otherwise.
+Proof by_order() { return {{Backend::openmpi}, Collective::allreduce, kMedium}; }
 // A hang shows with any message, and a launch that does not hang should not look like one. Gloo's
 // worker names its interface itself: GLOO_SOCKET_IFNAME changes programs of PyTorch alone.
 Proof by_interface() {
@@ -45,6 +47,8 @@ constexpr std::array kCauses{
           fix_bridge, by_network},
     Cause{"capped-link", "the containers' links are capped", look_for_capped_link, fix_capped_link,
           by_network},
+    Cause{"dealt-ranks", "ranks are dealt to the nodes in turn: each hop of a ring crosses a link",
+          look_for_dealt_ranks, fix_dealt_ranks, by_order},
     Cause{"wrong-interface", "a library uses a container bridge's interface",
           look_for_wrong_interface, fix_wrong_interface, by_interface},
     Cause{"no-interface", "a setting leaves a library no network interface", look_for_no_interface,

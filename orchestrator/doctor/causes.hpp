@@ -78,6 +78,8 @@ std::optional<Symptom> look_for_bridge(const Symptoms& symptoms);
 Fix fix_bridge(const Symptoms& symptoms);
 std::optional<Symptom> look_for_capped_link(const Symptoms& symptoms);
 Fix fix_capped_link(const Symptoms& symptoms);
+std::optional<Symptom> look_for_dealt_ranks(const Symptoms& symptoms);
+Fix fix_dealt_ranks(const Symptoms& symptoms);
 std::optional<Symptom> look_for_wrong_interface(const Symptoms& symptoms);
 Fix fix_wrong_interface(const Symptoms& symptoms);
 std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ using nlohmann::json;
 
 constexpr const char* kInclude = "btl_tcp_if_include";
 constexpr const char* kExclude = "btl_tcp_if_exclude";
+constexpr const char* kRanking = "rmaps_base_ranking_policy";
 
 std::vector<Backend> over_tcp(const Symptoms& symptoms) {
   std::vector<Backend> backends;
@@ -39,6 +41,36 @@ bool has_bridge_network(const Symptoms& symptoms) {
 std::string text_at(const json& object, const char* key) {
   const json value = object.value(key, json());
   return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+/// Ranks by number, as the nodes that they are on: hosts, or containers with networks of their own.
+std::vector<json> nodes_of(const BackendLook& look) {
+  std::vector<json> nodes;
+  for (const json& facts : look.facts)
+    nodes.push_back(
+        json::array({fact_text(facts, "system", "boot_id"), namespace_identity(facts, "net")}));
+  return nodes;
+}
+
+/// A ring's hops from a rank to the next one that leave the rank's node.
+std::size_t crossing_hops(const std::vector<json>& nodes) {
+  std::size_t hops = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    hops += nodes[i] != nodes[(i + 1) % nodes.size()] ? 1 : 0;
+  return hops;
+}
+
+/// Libraries whose ranks alternate between nodes that have several of them each.
+std::vector<const BackendLook*> dealt(const Symptoms& symptoms) {
+  std::vector<const BackendLook*> found;
+  for (const auto& look : symptoms.looks) {
+    const auto nodes = nodes_of(look);
+    const std::set<json> distinct(nodes.begin(), nodes.end());
+    if (look.ran() && distinct.size() > 1 && distinct.size() < nodes.size() &&
+        crossing_hops(nodes) == nodes.size())
+      found.push_back(&look);
+  }
+  return found;
 }
 
 /// Interfaces that only join containers: docker0 and other engines' bridges.
@@ -227,6 +259,40 @@ Fix fix_capped_link(const Symptoms& symptoms) {
   EnvironmentProfile profile = symptoms.profile;
   profile.link_bits_per_s.reset();
   return {"no rate limit on the containers' links (without link_bits_per_s)", std::move(profile)};
+}
+
+std::optional<Symptom> look_for_dealt_ranks(const Symptoms& symptoms) {
+  const auto looks = dealt(symptoms);
+  if (looks.empty()) return std::nullopt;
+  Symptom symptom;
+  for (const auto* look : looks) symptom.backends.push_back(look->backend);
+  const auto nodes = nodes_of(*looks.front());
+  const std::size_t count = std::set<json>(nodes.begin(), nodes.end()).size();
+  symptom.evidence = fmt::format(
+      "no rank's next one is on its node, so that {} hops of a ring cross a link; numbered node by "
+      "node, {} would",
+      nodes.size(), count);
+  for (const auto* look : looks)
+    for (const char* name : {kRanking, "rmaps_base_mapping_policy"})
+      if (const auto given = given_setting(symptoms, *look, name))
+        symptom.evidence += fmt::format(" ({}: {})", given->text(), given->origin);
+  return symptom;
+}
+
+Fix fix_dealt_ranks(const Symptoms& symptoms) {
+  Fix fix{
+      "rmaps_base_ranking_policy=slot (Open MPI: --mca, or OMPI_MCA_ before the name as a "
+      "variable, which outweighs --map-by node), -ppn RANKS_PER_NODE (MPICH), "
+      "--distribution=block (srun)",
+      std::nullopt};
+  EnvironmentProfile profile = symptoms.profile;
+  for (const auto* look : dealt(symptoms)) {
+    if (!takes_parameters(look->backend)) continue;
+    put_setting(profile, look->backend,
+                {{SettingScope::mca, kRanking, "slot"}, "neighbours in rank share a node"});
+    fix.profile = profile;
+  }
+  return fix;
 }
 
 std::optional<Symptom> look_for_wrong_interface(const Symptoms& symptoms) {

@@ -140,6 +140,24 @@ void add_one_core(const LiveJob& job, std::vector<JobRemark>& found) {
                        "-bind-to core (MPICH), srun --cpu-bind=cores, a larger --cpuset-cpus"});
 }
 
+/// Open MPI's `--map-by node`, `-ppn 1`, `--distribution=cyclic`.
+void add_dealt_ranks(const LiveJob& job, std::vector<JobRemark>& found) {
+  const auto neighbours = [](const LiveRank& a, const LiveRank& b) { return b.rank == a.rank + 1; };
+  if (job.all_here || job.ranks.size() < 2 ||
+      static_cast<std::size_t>(std::max(0, job.world)) <= job.ranks.size() ||
+      std::adjacent_find(job.ranks.begin(), job.ranks.end(), neighbours) != job.ranks.end())
+    return;
+  std::vector<std::string> here;
+  for (const auto& rank : job.ranks) here.push_back(std::to_string(rank.rank));
+  found.push_back(
+      {"dealt-ranks",
+       fmt::format("of {} ranks this machine has {}: none has the next one beside it, so "
+                   "that a ring crosses the network at each hop",
+                   job.world, join(here, ", ")),
+       "ranks numbered node by node: OMPI_MCA_rmaps_base_ranking_policy=slot or --map-by "
+       "slot (Open MPI), -ppn RANKS_PER_NODE (MPICH), srun --distribution=block"});
+}
+
 /// All of them wait for cores: whoever is late, that is the machine's doing first.
 void add_busy_machine(const LiveJob& job, std::vector<JobRemark>& found) {
   double least = job.ranks.empty() ? 0 : 1;
@@ -179,6 +197,7 @@ std::vector<JobRemark> remarks(const LiveJob& job) {
   add_user_namespaces(job, found);
   add_locked_memory(job, found);
   add_one_core(job, found);
+  add_dealt_ranks(job, found);
   add_busy_machine(job, found);
   add_stuck(job, found);
   return found;

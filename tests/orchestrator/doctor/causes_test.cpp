@@ -44,6 +44,33 @@ TEST_CASE("refused CMA is found with the reasons, and a capability fixes it") {
   CHECK_FALSE(only(symptoms, "cma-blocked").fix.profile);
 }
 
+TEST_CASE("ranks dealt to nodes in turn are found, and numbering them node by node fixes it") {
+  auto symptoms = cross();
+  const auto place = [&](std::vector<int> nodes) {
+    symptoms.facts.clear();
+    for (int node : nodes) symptoms.facts.push_back(rank_in(node));
+    for (auto& seen : symptoms.looks) seen.facts = symptoms.facts;
+  };
+  place({1, 2, 1, 2});
+  symptoms.looks[0].mca["rmaps_base_ranking_policy"] = "node";
+  const auto dealt = only(symptoms, "dealt-ranks");
+  CHECK_THAT(dealt.symptom.evidence,
+             ContainsSubstring("4 hops of a ring cross a link; numbered node by node, 2 would") &&
+                 ContainsSubstring("(rmaps_base_ranking_policy = node: the launcher)"));
+  CHECK_THAT(dealt.fix.flag, ContainsSubstring("-ppn RANKS_PER_NODE"));
+  REQUIRE(dealt.fix.profile);
+  const auto& settings = dealt.fix.profile->backend_settings.at(Backend::openmpi);
+  CHECK(std::any_of(settings.begin(), settings.end(), [](const auto& setting) {
+    return setting.name == "rmaps_base_ranking_policy" && setting.value == "slot";
+  }));
+  CHECK(proving_backend(symptoms, dealt) == Backend::openmpi);
+  // In order, or a node for each rank, there is nothing to renumber.
+  for (const std::vector<int>& in_order : {std::vector{1, 1, 2, 2}, {1, 2}, {1, 1, 2, 3}}) {
+    place(in_order);
+    CHECK_FALSE(ids(symptoms).contains("dealt-ranks"));
+  }
+}
+
 TEST_CASE("containers apart on one machine show both what parts them and the bridge") {
   const auto symptoms = cross();
   REQUIRE(ids(symptoms) == Ids{"ipc-apart", "bridge"});

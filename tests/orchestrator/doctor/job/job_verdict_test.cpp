@@ -260,4 +260,10 @@ TEST_CASE("causes that need not show yet are remarked, each with a fix") {
   job.has_rdma = false;
   first.only_core = second.only_core = "3";
   only("one-core");
+  first.only_core = second.only_core = "";
+  job.all_here = false;
+  job.world = 4;
+  CHECK(remarks(job).empty());
+  second.rank = first.rank + 2;
+  only("dealt-ranks");
 }
