@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -386,7 +387,17 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
 
 namespace {
 
-RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
+/// Does a profile or a knob of Open MPI number the ranks over the nodes in turn?
+bool deals_ranks(const std::vector<Command>& commands) {
+  constexpr std::array kWords{"--mca", "rmaps_base_ranking_policy", "node"};
+  return std::any_of(commands.begin(), commands.end(), [&](const Command& command) {
+    return std::search(command.argv.begin(), command.argv.end(), kWords.begin(), kWords.end()) !=
+           command.argv.end();
+  });
+}
+
+RankHosts hosts_of(const Environment& environment, const LaunchSite& site,
+                   const std::vector<Command>& commands) {
   RankHosts hosts;
   hosts.declared = site.machine;
   if (!site.cluster) {
@@ -404,6 +415,7 @@ RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
   const auto slurm = environment.provenance().value(nlohmann::json::json_pointer("/cluster/slurm"),
                                                     nlohmann::json::object());
   place_hosts(slots, slurm.value("topology", ""), hosts);
+  if (deals_ranks(commands)) hosts.of_ranks = dealt_in_turn(hosts.of_ranks);
   if (hosts.places.empty()) hosts.places = site.cluster->measured_places();
   return hosts;
 }
@@ -483,7 +495,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   finished.failed_cells = check.failed_cells;
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
   const auto observed =
-      observe(profile, launch.config, hosts_of(environment, site), finished.records, finished.end);
+      observe(profile, launch.config, hosts_of(environment, site, launch.commands),
+              finished.records, finished.end);
   problems.insert(problems.end(), observed.begin(), observed.end());
   // How the processes ended explains missing records, not the other way round.
   if (!end.how.empty()) explain_end(end, site, launch.config, outcome, finished.records, problems);

@@ -28,6 +28,9 @@ struct RankHosts {
 void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
                  RankHosts& hosts);
 
+/// The same ranks dealt to these nodes in turn, one to each that has slots left.
+std::vector<std::string> dealt_in_turn(const std::vector<std::string>& of_ranks);
+
 /// One sentence where ranks that were given one node run on several machines, so that what is said
 /// of their pairs would be wrong; "" = none do. A node's own name may be any.
 /// @param of_ranks the nodes' names by rank

@@ -53,6 +53,8 @@ SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& pro
   context.ranks = group.ranks;
   context.nodes = group.nodes;
   context.size = cell.size;
+  const auto ranking = group.knobs.find("mca.rmaps_base_ranking_policy");
+  context.dealt = ranking != group.knobs.end() && ranking->second == "node";
   // Over several nodes some ranks share one, unless each has its own.
   const bool apart = profile.kind == EnvironmentKind::cross_docker || each_has_a_node(group);
   context.shared_memory = !apart;

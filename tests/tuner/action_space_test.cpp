@@ -75,6 +75,35 @@ TEST_CASE("segment and fan-out exist only where the algorithm reads them") {
   }
 }
 
+TEST_CASE("between nodes Open MPI has two levels and an order of ranks to choose", "[C-30][E-75]") {
+  SpaceContext nodes{.backend = Backend::openmpi, .ranks = 8, .nodes = 2};
+  const ActionSpace flat = make_space({.backend = Backend::openmpi, .ranks = 8});
+  CHECK_FALSE(flat.knob_index("two_levels"));
+  const ActionSpace two = make_space(nodes);
+  CHECK_FALSE(two.knob_index("ranking"));
+  CHECK(two.arms().size() == flat.arms().size() + 1);
+  CHECK(two.setting(action_of(two, {{"two_levels", "100"}})) ==
+        ActionSettings{"library", {}, {{"mca.coll_han_priority", "100"}}});
+  nodes.dealt = true;
+  const ActionSpace dealt = make_space(nodes);
+  CHECK(dealt.setting(action_of(dealt, {{"ranking", "slot"}})).launch_knobs ==
+        std::map<std::string, std::string>{{"mca.rmaps_base_ranking_policy", "slot"}});
+  // A rank on each node, what coll_han does not do, and where launches stay as they are.
+  nodes.dealt = false;
+  nodes.nodes = 8;
+  CHECK_FALSE(make_space(nodes).knob_index("two_levels"));
+  nodes.nodes = 2;
+  nodes.collective = Collective::alltoall;
+  CHECK_FALSE(make_space(nodes).knob_index("two_levels"));
+  nodes.collective = Collective::allreduce;
+  SpaceOptions own;
+  own.scopes = {KnobScope::communicator};
+  CHECK_FALSE(make_space(nodes, own).knob_index("two_levels"));
+  own = {};
+  own.launch = {{"mca.coll_han_priority", {"90"}}};
+  CHECK_FALSE(make_space(nodes, own).knob_index("two_levels"));
+}
+
 TEST_CASE("a segment as large as the message is no arm of its own") {
   const ActionSpace small = make_space({.backend = Backend::openmpi,
                                         .collective = Collective::broadcast,

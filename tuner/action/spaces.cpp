@@ -127,6 +127,34 @@ void add_launch_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
                        .values = with_default(values, {})});
 }
 
+/// Open MPI's collectives that coll_han does in two levels, on a node and between nodes.
+bool has_two_levels(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::broadcast ||
+         collective == Collective::reduce || collective == Collective::allgather ||
+         collective == Collective::gather;
+}
+
+/// What Open MPI can do about links between nodes that are slower than those inside: launch
+/// settings, which a job takes as variables.
+void add_node_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
+                    const SpaceOptions& options) {
+  if (!backend_facts(context.backend).mca || is_own(context) || context.nodes < 2 ||
+      context.ranks <= context.nodes)
+    return;
+  const auto add = [&](const char* name, const char* target, Strings values) {
+    for (const auto& [given, list] : options.launch)
+      if (given == target) return;
+    knobs.push_back({.name = name,
+                     .role = KnobRole::resource,
+                     .scope = KnobScope::launch,
+                     .target = target,
+                     .values = std::move(values)});
+  };
+  if (has_two_levels(context.collective))
+    add("two_levels", "mca.coll_han_priority", {"default", "100"});
+  if (context.dealt) add("ranking", "mca.rmaps_base_ranking_policy", {"default", "slot"});
+}
+
 /// Pipeline depth and shards of our own ring and server.
 void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
                    const SpaceOptions& options) {
@@ -176,7 +204,10 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
                        .values = with_default(options.fanouts, {"2", "8"}),
                        .target_by_algorithm = {{"knomial", prefix + "knomial_radix"}}});
   }
-  if (may_change(options, KnobScope::launch)) add_launch_knobs(knobs, context, options);
+  if (may_change(options, KnobScope::launch)) {
+    add_node_knobs(knobs, context, options);
+    add_launch_knobs(knobs, context, options);
+  }
 
   const auto allowed = [&](const ActionSpace& space, const Action& action) {
     const std::string_view algorithm = space.value(action, "algorithm");
@@ -192,6 +223,8 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
       if (context.size.count() != 0 && parse_bytes(segment_text) >= context.size) return false;
     }
     if (!fanout && space.value(action, "fanout") != "default") return false;
+    // Both levels are Open MPI's own choice of algorithms.
+    if (algorithm != "default" && space.value(action, "two_levels") != "default") return false;
     return options.own ||
            is_loadable(reach_of(context.backend, context.architecture, space.setting(action)));
   };

@@ -23,6 +23,8 @@ struct SpaceContext {
   bool multicast = false;     ///< NVLS may be used
   /// Asking for huge pages changes something here (why_no_huge_pages() in core).
   bool huge_pages = true;
+  /// Ranks are numbered over the nodes in turn, so that each hop of a ring goes over the network.
+  bool dealt = false;
   bool ina_active = false;  ///< in-network aggregation: only the default exists
   /// True: algorithm, protocol and channel cap go per call to our NCCL plugin; false: all knobs are
   /// given by environment at launch.
@@ -58,8 +60,9 @@ struct SpaceOptions {
 ///   Open MPI, MPICH: algorithms for another number of ranks (two_proc, power of two, even);
 ///   segment
 ///     and fan-out only where the algorithm reads them.
-///   Between nodes: over how many network cards a message goes, where a node has several (NCCL,
-///     MPICH's UCX); by what ranks are numbered (Open MPI, per launch).
+///   Between nodes of several ranks each: Open MPI's two levels (coll_han), which leave the
+///   algorithm
+///     to Open MPI, and where ranks are dealt to the nodes in turn, numbering them node by node.
 ///   All: the allocator's settings for messages below 128 KiB, whose temporary buffers glibc keeps
 ///     anyway, and huge pages where asking for them changes nothing.
 /// A backend without an actuator gives the default alone; so does in-network aggregation.
