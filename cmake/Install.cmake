@@ -76,7 +76,7 @@ set(_all program)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME dynamiccl)
 # What a run starts besides workers: images, link rates, and the making of images.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "dynamiccl-worker-gloo, iproute2, mmdebstrap, uidmap, patchelf")
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "docker.io, podman, elfutils")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "docker.io, podman, elfutils, gnuplot-nox")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA "${CMAKE_SOURCE_DIR}/cmake/debian/postrm")
 foreach(_row "openmpi;dynamiccl-worker-openmpi;openmpi-bin" "mpich;dynamiccl-worker-mpich;mpich" "gloo;dynamiccl-worker-gloo;"
     "trainers;dynamiccl-trainers;libopenblas0-pthread" "plugin;dynamiccl-nccl-plugin;-"

@@ -85,13 +85,17 @@ json page_data(const PageContext& page) {
 
 }  // namespace
 
-std::string render_report_html(const Reader& reader, const std::string& run_id) {
+json report_page_data(const Reader& reader, const std::string& run_id) {
   const std::string run = reader.resolve_run(run_id);
   const auto scope = run_scope(reader, run);
   const auto figures = load_figures(reader, scope);
   const BareMetal bare_metal(figures);
-  const PageContext page{reader, run, scope.front(), figures, bare_metal};
-  const Table info = reader.query("SELECT name FROM run WHERE id = ?1", {page.run_row});
+  return page_data({reader, run, scope.front(), figures, bare_metal});
+}
+
+std::string render_report_html(const Reader& reader, const std::string& run_id) {
+  const std::string run = reader.resolve_run(run_id);
+  const Table info = reader.query("SELECT name FROM run WHERE uuid = ?1", {run});
   std::string scripts;
   for (const auto& section : page_sections()) scripts += std::string(section.script) + "\n";
   const auto text = [](std::string_view view) { return std::string(view); };
@@ -100,7 +104,7 @@ std::string render_report_html(const Reader& reader, const std::string& run_id) 
                  {"style", text(embedded::uplot_style) + text(embedded::page_style)},
                  {"licence", text(embedded::uplot_licence)},
                  {"library", text(embedded::uplot_script)},
-                 {"data", inlined(page_data(page))},
+                 {"data", inlined(report_page_data(reader, run))},
                  {"script", text(embedded::page_script) + text(embedded::page_table_script) +
                                 text(embedded::page_charts_script) +
                                 text(embedded::page_panels_script) + scripts}});

@@ -53,8 +53,12 @@ Report.section({
       if (!pieces.length || pieces[pieces.length - 1].length + mine.length > columnsOnPaper) pieces.push([]);
       pieces[pieces.length - 1].push(...mine);
     }
-    const matrix = () => pieces.length < 2 ? matrixOf(groups, "") : el("div", {}, el("div", { class: "screen" }, matrixOf(groups, "")),
-      el("div", { class: "paper" }, pieces.map((piece, i) => matrixOf(piece, ` (${i + 1} of ${pieces.length})`))));
+    // Nor does a narrow window show columns that it would have to scroll to.
+    const single = [...new Set(groups.map(group => group[0]))].map(environment => groups.filter(group => group[0] === environment));
+    const matrix = () => single.length < 2 ? matrixOf(groups, "") : el("div", {},
+      el("div", { class: pieces.length < 2 ? "broad" : "broad screen" }, matrixOf(groups, "")),
+      el("div", { class: "narrow" }, single.map((mine, i) => matrixOf(mine, ` (${i + 1} of ${single.length})`))),
+      pieces.length < 2 ? null : el("div", { class: "paper" }, pieces.map((piece, i) => matrixOf(piece, ` (${i + 1} of ${pieces.length})`))));
     if (rows.length <= 60) root.append(matrix()); else root.append(Report.tableBehind(matrix, `Ratios of all ${all.length} cells`));
     root.append(Report.tableBehind(() => Report.table({ caption: "Ratios with intervals", rows: chosen, columns: Report.cellColumns([
       { name: "ratio [interval]", right: true, text: c => format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio) },

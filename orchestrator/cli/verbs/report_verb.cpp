@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "containers/command.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/printable_json.hpp"
@@ -11,6 +13,7 @@
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "reports/page/html_report.hpp"
+#include "reports/page/paper_files.hpp"
 #include "reports/render/render.hpp"
 #include "reports/render/report.hpp"
 
@@ -22,6 +25,7 @@ struct ReportArguments {
   std::string format;  ///< "" = as the name of the file says
   bool html = false;
   std::string out;
+  std::string figures;  ///< folder of figures, "" = none
 };
 
 const std::vector<std::string> kReportFormats{"html", "markdown", "csv", "json"};
@@ -52,6 +56,45 @@ std::string render(const Reader& reader, const ReportArguments& arguments) {
                                             suggestion(arguments.format, kReportFormats)));
 }
 
+/// The figures of the page as files for a paper: pictures by gnuplot, and what they were made of.
+void write_figures(const ReportArguments& arguments, const Shared& shared) {
+  namespace fs = std::filesystem;
+  const Reader reader(shared.db);
+  const auto figures = paper_figures(report_page_data(reader, arguments.run));
+  if (figures.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("report: run {} has nothing that is drawn over sizes, and no training; "
+                            "`dynamiccl report {} --out report.md` says what it has",
+                            arguments.run, arguments.run));
+  std::error_code problem;
+  fs::create_directories(arguments.figures, problem);
+  if (problem)
+    throw Error(ErrorKind::input, fmt::format("{}: cannot be made: {}; choose another folder with "
+                                              "--figures",
+                                              arguments.figures, problem.message()));
+  const std::string gnuplot = find_program("gnuplot");
+  for (const auto& figure : figures) {
+    const fs::path stem = fs::path(arguments.figures) / figure.name;
+    for (const auto& [ending, text] : {std::pair{".csv", paper_csv(figure)},
+                                       {".tex", paper_latex(figure)},
+                                       {".gp", paper_gnuplot(figure)}})
+      write_output(stem.string() + ending, text, "--figures", shared.db);
+    if (gnuplot.empty()) continue;
+    // As by hand: it reads and writes in the folder that it is started in.
+    checked_output("drawing " + figure.name,
+                   {"/bin/sh", "-c", "cd \"$1\" && exec \"$2\" \"$3\"", "sh", arguments.figures,
+                    gnuplot, figure.name + ".gp"});
+  }
+  if (shared.quiet) return;
+  tell(fmt::format("{}: {} as {}.csv (data), .tex (LaTeX table) and .gp (script of gnuplot)\n",
+                   printable(arguments.figures), counted(figures.size(), "figure"),
+                   gnuplot.empty() ? "" : ".svg, .pdf, "));
+  if (gnuplot.empty())
+    tell(
+        "gnuplot is not installed, so there are no pictures: apt-get install gnuplot-nox, then "
+        "the same again, or `gnuplot NAME.gp` in that folder\n");
+}
+
 void write_report(ReportArguments arguments, const Shared& shared) {
   if (arguments.html && shared.json)
     throw Error(ErrorKind::input, "report: --html is a page and --json are its figures; give one");
@@ -62,6 +105,9 @@ void write_report(ReportArguments arguments, const Shared& shared) {
   refuse_two_formats(shared, arguments.format);
   if (arguments.html) arguments.format = "html";
   if (shared.json) arguments.format = "json";
+  if (!arguments.figures.empty()) write_figures(arguments, shared);
+  // The figures alone, where no report was asked for.
+  if (!arguments.figures.empty() && arguments.format.empty() && arguments.out.empty()) return;
   if (arguments.format.empty()) arguments.format = format_by_name(arguments.out);
   const std::string text = render(Reader(shared.db), arguments);
   // Nobody reads a page in a terminal.
@@ -90,11 +136,15 @@ void add_report_verb(CLI::App& app, Shared& shared) {
                     "how it is written (by the ending of --out, as in r.html; else markdown)");
   verb->add_option("--out", arguments->out,
                    "file to write, - for stdout (html: report.html unless said, else stdout)");
+  verb->add_option("--figures", arguments->figures,
+                   "folder for the page's figures as SVG and PDF (by gnuplot), with their data as "
+                   "CSV and LaTeX tables");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
       "Examples:\n  dynamiccl report --out report.html\n  dynamiccl report --out report.md\n"
-      "  dynamiccl report last~1 --format csv");
+      "  dynamiccl report last~1 --format csv\n"
+      "  dynamiccl report last --figures figures      for a paper");
   verb->callback([arguments, &shared] { write_report(*arguments, shared); });
 }
 
