@@ -246,6 +246,31 @@ void add_query_verb(CLI::App& app, Shared& shared) {
   });
 }
 
+namespace {
+
+/// What people choose a run by; the rest is for programs, and `show` has it.
+Table listed_for_people(const Table& runs) {
+  const std::vector<std::pair<std::string, std::string>> kept{
+      {"run_id", "run_id"},           {"name", "name"},   {"status", "status"},
+      {"started_utc", "started_utc"}, {"cells", "cells"}, {"attempts", "launches"},
+      {"launches_ok", "ok"}};
+  Table listed;
+  std::vector<std::size_t> places;
+  for (const auto& [column, heading] : kept) {
+    const auto found = std::find(runs.columns.begin(), runs.columns.end(), column);
+    DYN_ASSERT(found != runs.columns.end(), "`list` names columns of the query runs");
+    places.push_back(static_cast<std::size_t>(found - runs.columns.begin()));
+    listed.columns.push_back(heading);
+  }
+  for (const auto& row : runs.rows) {
+    listed.rows.emplace_back();
+    for (const std::size_t place : places) listed.rows.back().push_back(row[place]);
+  }
+  return listed;
+}
+
+}  // namespace
+
 void add_list_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("list", "the runs in the database, newest first");
   auto format = std::make_shared<std::string>();
@@ -255,8 +280,9 @@ void add_list_verb(CLI::App& app, Shared& shared) {
   verb->footer("Example:\n  dynamiccl list --json");
   verb->callback([format, &shared] {
     const auto as = format_of(*format, shared);
-    fmt::print("{}", for_terminals(
-                         render_table(list_runs(Reader(shared.db)), as, {}, stdout_columns()), as));
+    auto runs = list_runs(Reader(shared.db));
+    if (as == OutputFormat::text) runs = listed_for_people(runs);
+    fmt::print("{}", for_terminals(render_table(runs, as, {}, stdout_columns()), as));
   });
 }
 

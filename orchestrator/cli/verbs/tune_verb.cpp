@@ -501,6 +501,18 @@ std::string modes_text() {
   return text;
 }
 
+/// Where the mode's word stands: the first word that is no option and no option's value, as in
+/// `tune --db runs.sqlite job`; past the end where that is no mode.
+std::size_t mode_word(const std::vector<std::string>& argv) {
+  std::size_t at = 2;
+  while (at < argv.size() && argv[at].starts_with("-")) {
+    const bool alone = has_word("--json -q --quiet -v --verbose", argv[at]) ||
+                       argv[at].find('=') != std::string::npos;
+    at += alone ? 1 : 2;
+  }
+  return at < argv.size() && mode_named(argv[at]) != nullptr ? at : argv.size();
+}
+
 }  // namespace
 
 void take_tune_mode(std::vector<std::string>& argv, Shared& shared) {
@@ -512,9 +524,9 @@ void take_tune_mode(std::vector<std::string>& argv, Shared& shared) {
   };
   shared.tune_help = given("--help") || given("-h");
   std::string& mode = shared.tune_mode;
-  if (argv.size() > 2 && mode_named(argv[2]) != nullptr) {
-    mode = argv[2];
-    argv.erase(argv.begin() + 2);
+  if (const auto at = mode_word(argv); at < argv.size()) {
+    mode = argv[at];
+    argv.erase(argv.begin() + static_cast<std::ptrdiff_t>(at));
   } else if (!shared.command.empty() || given("--online") || given("--recheck")) {
     mode = "job";
   } else if (argv.size() == 3 && (argv[2] == "--help" || argv[2] == "-h")) {

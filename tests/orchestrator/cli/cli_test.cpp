@@ -469,7 +469,12 @@ TEST_CASE("list and show fit their tables to the terminal") {
     return shown.substr(begin, shown.find("\n\n", begin + 1) - begin);
   };
   // A pipe has no width of its own: it is read like a screen. Programs take CSV and JSON.
-  CHECK(widest_line(run({"list", "--db", db}).out) <= 100);
+  const auto listed = run({"list", "--db", db}).out;
+  CHECK(widest_line(listed) <= 100);
+  CHECK(listed.starts_with("run_id"));
+  const auto heading = listed.substr(0, listed.find('\n'));
+  for (const char* word : {"status", "started_utc", "cells", "launches", "ok"})
+    CHECK(heading.find(word) != std::string::npos);
   CHECK(widest_line(wide(150, {"list", "--db", db})) > 130);
   CHECK(widest_line(on_terminal(130, "list --db " + db)) <= 130);
   CHECK(widest_line(launches(wide(200, {"show", "--db", db}))) > 150);

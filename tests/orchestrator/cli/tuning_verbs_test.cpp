@@ -86,6 +86,9 @@ TEST_CASE("tune refuses options that would have no effect, by their names", "[E-
   refused({"search", "nowhere.toml", "--resume"}, {"an option of `tune sweep`"});
   refused({"apply", "nowhere.toml"}, {"tune apply needs a table behind FILE"});
   refused({"job", "nowhere.toml"}, {"no command stands behind --"});
+  // Options may stand before a mode's word.
+  refused({"--db", "x.sqlite", "job", "nowhere.toml"}, {"no command stands behind --"});
+  refused({"-q", "--seed=3", "search", "nowhere.toml", "--resume"}, {"an option of `tune sweep`"});
   // Nor in another of a command's ways.
   refused({"--online", "--trial-seconds", "3", "--same-bits", "--", "true"},
           {"tune job --online: --trial-seconds does nothing here"});
