@@ -34,13 +34,13 @@ Report.section({
       return lists.verdicts[cell.verdict] === "SAME" || Report.isOpen(cell) ? null : `background: rgb(var(${color}) / ${(0.08 + 0.5 * strength).toFixed(2)})`;
     };
     const legend = "Orange: surely slower, blue: surely faster, the deeper the more; grey with ?: unclear, or not judged as waits for a core may explain it.";
-    const matrixOf = (columns, part) => Report.table({ className: "heat", caption: `Ratio to bare metal${part}. ${legend}`, rows,
+    const matrixOf = (columns, part, alone) => Report.table({ className: "heat", caption: `Ratio to bare metal${part}. ${legend}`, rows,
       columns: [
         { name: "operation", text: row => operationName(row.operation) },
         { name: "size", right: true, text: row => format.size(row.size) },
         ...columns.map(([environment, backend]) => {
           const of = row => row.cells.get(environment + " " + backend);
-          return { name: el("span", {}, lists.environments[environmentOrder[environment]], el("br"), lists.backends[backend]), right: true,
+          return { name: alone ? lists.backends[backend] : el("span", {}, lists.environments[environmentOrder[environment]], el("br"), lists.backends[backend]), right: true,
             text: row => { const c = of(row); return !c ? "" : format.ratio(c.ratio) + (Report.isOpen(c) ? " ?" : ""); },
             style: row => (of(row) ? shade(of(row)) : null), className: row => (of(row) && Report.isOpen(of(row)) ? "unclear" : ""),
             title: row => { const c = of(row); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} ${lists.verdicts[c.verdict]}${c.waits ? ` (${c.waits})` : ""}, ${c.launches.length} launches` : null; } };
@@ -57,7 +57,7 @@ Report.section({
     const single = [...new Set(groups.map(group => group[0]))].map(environment => groups.filter(group => group[0] === environment));
     const matrix = () => single.length < 2 ? matrixOf(groups, "") : el("div", {},
       el("div", { class: pieces.length < 2 ? "broad" : "broad screen" }, matrixOf(groups, "")),
-      el("div", { class: "narrow" }, single.map((mine, i) => matrixOf(mine, ` (${i + 1} of ${single.length})`))),
+      el("div", { class: "narrow" }, single.map(mine => matrixOf(mine, `, ${lists.environments[environmentOrder[mine[0][0]]]}`, true))),
       pieces.length < 2 ? null : el("div", { class: "paper" }, pieces.map((piece, i) => matrixOf(piece, ` (${i + 1} of ${pieces.length})`))));
     if (rows.length <= 60) root.append(matrix()); else root.append(Report.tableBehind(matrix, `Ratios of all ${all.length} cells`));
     root.append(Report.tableBehind(() => Report.table({ caption: "Ratios with intervals", rows: chosen, columns: Report.cellColumns([
