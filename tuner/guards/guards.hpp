@@ -53,8 +53,7 @@ struct GuardLimits {
   /// A time counts as slower than the default from this many standard deviations of a launch on.
   double noise_widths = 3.0;
   double noise_sd = 0.05;  ///< of ln(time) between launches of one setting
-  double actionable_gain = 0.02;
-  int faults = 2;  ///< after so many failed settings a task's exploration ends
+  int faults = 2;          ///< after so many failed settings a task's exploration ends
 };
 
 /// May this task be tuned at all? Anything but `pass` leaves the library alone.

@@ -9,8 +9,6 @@ VectorSimulator::VectorSimulator(const SimCatalog& catalog, const SimulatorOptio
                                  std::size_t count, std::uint64_t seed)
     : catalog_(&catalog), options_(options) {
   FastRandom random(seed);
-  for (int i = 0; i < options.fixed_families; ++i)
-    families_.push_back(sample_family(catalog, options.stage, options.spread, random));
   for (std::size_t i = 0; i < count; ++i) {
     jobs_.push_back({.random = FastRandom(random()), .family = {}, .task = {}});
     new_episode(jobs_.back());
@@ -24,9 +22,7 @@ VectorSimulator::VectorSimulator(const SimCatalog& catalog, const SimulatorOptio
 }
 
 void VectorSimulator::new_episode(Job& job) {
-  job.family = families_.empty()
-                   ? sample_family(*catalog_, options_.stage, options_.spread, job.random)
-                   : families_[job.random.below(families_.size())];
+  job.family = sample_family(*catalog_, options_.stage, options_.spread, job.random);
   job.tasks_left = options_.tasks_per_episode;
   job.interference = 0;
   new_task(job);

@@ -15,8 +15,6 @@ struct SimulatorOptions {
   RewardWeights weights;
   int tasks_per_episode = 3;  ///< sizes of one family, one after the other
   int steps_per_task = 8;     ///< evaluations
-  /// Families are drawn anew for every episode; otherwise from this many drawn once.
-  int fixed_families = 0;
 };
 
 /// What one step brought to every job; arrays of count() entries, overwritten by every step.
@@ -63,7 +61,6 @@ class VectorSimulator {
 
   const SimCatalog* catalog_;
   SimulatorOptions options_;
-  std::vector<SimFamily> families_;
   std::vector<Job> jobs_;
   SimStep step_;
 };

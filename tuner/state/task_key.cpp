@@ -31,10 +31,6 @@ SizeBin SizeBin::of(Bytes effective_size) {
               : static_cast<int>(std::bit_width(effective_size.count())) - 1};
 }
 
-Bytes SizeBin::last() const {
-  return log2 >= 63 ? Bytes{UINT64_MAX} : Bytes{(std::uint64_t{1} << (log2 + 1)) - 1};
-}
-
 std::string TaskKey::text() const {
   return fmt::format("{}/{}/{}/2^{}/r{}n{}", name_of(backend), name_of(architecture),
                      name_of(collective), bin.log2, group_size, nodes);

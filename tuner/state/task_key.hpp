@@ -13,8 +13,6 @@ struct SizeBin {
   int log2 = 0;
   static SizeBin of(Bytes effective_size);
   [[nodiscard]] Bytes first() const { return Bytes{std::uint64_t{1} << log2}; }
-  /// Inclusive.
-  [[nodiscard]] Bytes last() const;
   auto operator<=>(const SizeBin&) const = default;
 };
 
