@@ -90,9 +90,11 @@ struct AgentOptions {
   double safety = 0.8;
 };
 
-/// "default", "prior", "random", "exhaustive", "coordinate-descent", "means", "bandit", "ppo", and
-/// for comparison "ppo-online" (its heads' weights follow its own rewards) and "ppo-untrained".
+/// All, for replays: also those that others are compared with ("default", "prior",
+/// "ppo-untrained").
 std::vector<std::string> agent_names();
+/// Those that a user has a reason to search with.
+std::vector<std::string> searching_agents();
 /// Does the agent act by the policy file of AgentOptions::policy_path?
 bool reads_policy(const std::string& name);
 /// @throws Error(input) for an unknown name, Error(data) for a damaged policy file

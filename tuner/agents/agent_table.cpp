@@ -14,6 +14,7 @@ namespace {
 struct AgentRow {
   std::string_view name;
   std::unique_ptr<Agent> (*make)(const AgentOptions&);
+  bool searches = true;  ///< otherwise only what replays compare the others with
 };
 
 std::unique_ptr<Agent> make_policy_agent(const AgentOptions& options) {
@@ -32,8 +33,8 @@ std::unique_ptr<Agent> make_untrained_agent(const AgentOptions& options) {
 }
 
 constexpr std::array kAgents{
-    AgentRow{"default", [](const AgentOptions&) { return make_default_agent(); }},
-    AgentRow{"prior", [](const AgentOptions&) { return make_prior_agent(); }},
+    AgentRow{"default", [](const AgentOptions&) { return make_default_agent(); }, false},
+    AgentRow{"prior", [](const AgentOptions&) { return make_prior_agent(); }, false},
     AgentRow{"random", make_random_agent},
     AgentRow{"exhaustive", make_exhaustive_agent},
     AgentRow{"coordinate-descent",
@@ -50,7 +51,7 @@ constexpr std::array kAgents{
              }},
     AgentRow{kPpo, make_policy_agent},
     AgentRow{kOnlinePpo, make_online_agent},
-    AgentRow{kUntrainedPpo, make_untrained_agent},
+    AgentRow{kUntrainedPpo, make_untrained_agent, false},
 };
 
 }  // namespace
@@ -58,6 +59,13 @@ constexpr std::array kAgents{
 std::vector<std::string> agent_names() {
   std::vector<std::string> names;
   for (const AgentRow& row : kAgents) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<std::string> searching_agents() {
+  std::vector<std::string> names;
+  for (const AgentRow& row : kAgents)
+    if (row.searches) names.emplace_back(row.name);
   return names;
 }
 

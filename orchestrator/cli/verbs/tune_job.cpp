@@ -430,10 +430,9 @@ void add_constraint_options(CLI::App& verb, TuneArguments& arguments) {
 }  // namespace
 
 void add_job_options(CLI::App& verb, TuneArguments& arguments) {
-  std::vector<std::string> agents = agent_names();
-  // What measures nothing has nothing to learn inside a launch; of these the default says so.
-  std::erase(agents, "prior");
-  agents.emplace_back("none");
+  std::vector<std::string> agents = searching_agents();
+  // Nobody learns then: with the library's default still looked at, and not.
+  agents.insert(agents.end(), {"default", "none"});
   add_choice_option(verb, "--call-agent", arguments.call_agent, agents,
                     "who chooses per call inside the launches (ppo)");
   verb.add_option("--launches", arguments.launches, "launches to search with (11)")

@@ -366,7 +366,7 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
 
 void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--agent", arguments.agents,
-                  "who searches: " + join(agent_names(), ", ") + " (" + kDefaultAgent +
+                  "who searches: " + join(searching_agents(), ", ") + " (" + kDefaultAgent +
                       "); several, or none for all, in a replay")
       ->delimiter(',');
   verb.add_option("--evaluations", arguments.evaluations,
