@@ -39,8 +39,6 @@ constexpr std::chrono::seconds kHelloTimeout{5};
 /// Connections at once, for each rank and besides: records, run.json, rendezvous.
 constexpr std::size_t kConnectionsPerRank = 3;
 constexpr std::size_t kConnectionsBesides = 64;
-/// Lines that came early, of one writer.
-constexpr std::size_t kMostEarly = std::size_t{64} << 20;
 /// What a rank has not taken yet: its run.json and files go in one piece.
 constexpr std::size_t kMostUnsent = kMostRunBytes;
 /// The headers of so much.
@@ -110,9 +108,7 @@ class RecordServer::Desk {
  public:
   /// A rank of this launch that writes, over however many connections.
   struct Writer {
-    std::uint64_t stored = 0;                    ///< number of the last line
-    std::map<std::uint64_t, std::string> early;  ///< by number
-    std::size_t early_bytes = 0;
+    std::uint64_t stored = 0;  ///< number of the last line
     int rank = 0;
     int connections = 0;  ///< now
     std::string from;
@@ -362,32 +358,19 @@ class RecordServer::Desk {
     if (connection.writer.empty() || line.find('\n') != std::string::npos)
       return turn_away(connection, "a record is one line of a rank that has said its number");
     Writer& writer = writers_.at(connection.writer);
-    if (sequence <= writer.stored || writer.early.contains(sequence)) {
+    // A rank says its lines in order, also again over a new connection.
+    if (sequence > writer.stored + 1)
+      return turn_away(connection,
+                       fmt::format("line {} came, and {} is missing", sequence, writer.stored + 1));
+    if (sequence <= writer.stored) {
       ++counts_.again;
-    } else if (sequence > writer.stored + 1) {
-      ++counts_.early;
-      writer.early_bytes += line.size();
-      if (writer.early_bytes > kMostEarly)
-        return turn_away(connection, "too many lines came before an earlier one");
-      writer.early.emplace(sequence, line);
+    } else if (store(writer, line)) {
+      ++writer.stored;
+      writer.complete = is_last_record(line);
     } else {
-      store_numbered(writer, line);
-      for (auto next = writer.early.find(writer.stored + 1);
-           next != writer.early.end() && !writer.failed;
-           next = writer.early.find(writer.stored + 1)) {
-        store_numbered(writer, next->second);
-        writer.early_bytes -= next->second.size();
-        writer.early.erase(next);
-      }
-      if (writer.failed) return turn_away(connection, kUnwritten);
+      return turn_away(connection, kUnwritten);
     }
     say(connection, FrameKind::ack, writer.stored);
-  }
-
-  void store_numbered(Writer& writer, const std::string& line) {
-    if (!store(writer, line)) return;
-    ++writer.stored;
-    writer.complete = is_last_record(line);
   }
 
   bool store(Writer& writer, const std::string& line) {

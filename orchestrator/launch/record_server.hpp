@@ -26,7 +26,6 @@ class RecordServer {
   struct Counts {
     std::uint64_t lines = 0;        ///< stored
     std::uint64_t again = 0;        ///< lines that were there already
-    std::uint64_t early = 0;        ///< lines that came before one with a lower number
     std::uint64_t connections = 0;  ///< that said the token
     std::uint64_t refused = 0;
   };

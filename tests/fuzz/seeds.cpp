@@ -43,7 +43,7 @@ std::string said(FrameKind kind, std::uint64_t sequence, std::string_view payloa
 
 std::vector<std::string> record_frames() {
   const std::string rank = said(FrameKind::line, 1, R"({"record":"a"})") +
-                           said(FrameKind::line, 3, "early") + said(FrameKind::line, 2, "next") +
+                           said(FrameKind::line, 2, "next") + said(FrameKind::line, 2, "again") +
                            said(FrameKind::file, 0, "decisions.json\n{}") +
                            said(FrameKind::last_words, 0, "the end") + said(FrameKind::bye, 0, "");
   const std::string rendezvous = said(FrameKind::set, 0, "key\nvalue") +
