@@ -19,7 +19,7 @@ std::vector<std::vector<CodedPart>> parts_of(const ExchangePlan& plan) {
 
 ExchangePlan seeded(const ExchangePlan& plan, bool last) {
   ExchangePlan own = plan;
-  if (last && planted_fault().other_seed) ++own.seed;
+  if (last && planted_fault("other-seed")) ++own.seed;
   return own;
 }
 
@@ -32,7 +32,7 @@ MessageCodec::MessageCodec(const ExchangePlan& plan, int worker, int workers)
       parts_(parts_of(plan_)) {}
 
 void MessageCodec::begin_step() {
-  if (last_ && planted_fault().drop_residual) codec_->forget();
+  if (last_ && planted_fault("drop-residual")) codec_->forget();
   codec_->begin_step();
   ++coding_.steps;
 }
@@ -49,7 +49,7 @@ std::size_t MessageCodec::encode(std::size_t piece, float* gradients, std::uint8
     for (const auto& part : parts_[piece])
       bytes += codec_->encode(part, gradients + part.offset, frames + bytes);
   });
-  if (last_ && planted_fault().shift_place) shift_places(piece, frames);
+  if (last_ && planted_fault("shift-place")) shift_places(piece, frames);
   return bytes;
 }
 

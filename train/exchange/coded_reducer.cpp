@@ -233,7 +233,7 @@ class CodedReducer final : public Reducer {
 
   void take_merged(std::size_t index, const std::uint8_t* merged,
                    std::vector<std::vector<PlacedValue>>& dropped) {
-    const bool forgets = planted_fault().forget_lost && comm_.rank() == comm_.size() - 1;
+    const bool forgets = planted_fault("forget-lost") && comm_.rank() == comm_.size() - 1;
     const std::uint8_t* own = own_.bytes(0);
     auto& codec = static_cast<GTopK&>(codec_);
     const auto& parts = messages_.parts(index);
@@ -337,7 +337,7 @@ class CodedReducer final : public Reducer {
     });
     all_reduce(right, rights, DataType::float32);
     messages_.count(index, (lefts + rights) * sizeof(float));
-    if (planted_fault().swap_factors && comm_.rank() == comm_.size() - 1)
+    if (planted_fault("swap-factors") && comm_.rank() == comm_.size() - 1)
       std::reverse(right, right + rights);
     left_at = at = 0;
     messages_.timed(&CodingFigures::decode_us, [&] {

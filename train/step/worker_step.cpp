@@ -183,7 +183,7 @@ void TrainingWorker::update(std::size_t gradient, const float* value, float scal
                 static_cast<float>(optimizer_momentum(spec_))};
   if (spec_.lars > 0 && rows_[gradient] > 1) {
     scale = lars_scale(spec_.lars, weight, value, scale, counts_[gradient]);
-    if (planted_fault().other_layer && worker_ == workers_ - 1) scale *= 2;
+    if (planted_fault("other-layer") && worker_ == workers_ - 1) scale *= 2;
   }
   memory_.update(sgd, weight, velocity_.at(offsets_[gradient]), value, scale, counts_[gradient]);
 }
@@ -388,7 +388,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   times.start_us = now_us();
   if (memory_.on_gpu()) clock_of_parts_.begin();
   run_forward(&exchange, times);
-  clock_ = step_ + (planted_fault().early_rate && worker_ == workers_ - 1 ? 1 : 0);
+  clock_ = step_ + (planted_fault("early-rate") && worker_ == workers_ - 1 ? 1 : 0);
   // Notified inside the pass, the thread that sends takes its core, where both have one, and what
   // the library then takes would count as backward.
   const bool told_after = !memory_.on_gpu() && queued_behind_backward(spec_.method);
@@ -397,7 +397,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
     const std::size_t i = position_[parameter];
     float* place = gradients_.at(offsets_[i]);
     memory_.copy_later(gradient, place, counts_[i]);
-    const bool dropped = planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0;
+    const bool dropped = planted_fault("drop-gradient") && worker_ == workers_ - 1 && i == 0;
     const bool is_last = ++given == counts_.size();
     if (dropped || is_last || exchange.needs_marks()) memory_.flush_copies();
     if (dropped) memory_.clear(place, counts_[i]);
@@ -442,7 +442,7 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
   double last_gradient_us = 0;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
-    if (planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0)
+    if (planted_fault("drop-gradient") && worker_ == workers_ - 1 && i == 0)
       std::fill_n(const_cast<float*>(gradient), counts_[i], 0.0F);
     last_gradient_us = now_us();
   });
@@ -541,10 +541,10 @@ void TrainingWorker::draw_to(const float* in_order, float part) {
 StepTimes TrainingWorker::finish(StepExchange& exchange) {
   StepTimes times;
   times.start_us = now_us();
-  if (open_ && !planted_fault().skip_last_update) settle(exchange, -1, times);
+  if (open_ && !planted_fault("skip-last-update")) settle(exchange, -1, times);
   open_ = false;
   exchange.flush();
-  if (planted_fault().off_by_one_bit && worker_ == workers_ - 1) add_lowest_bit();
+  if (planted_fault("off-by-one-bit") && worker_ == workers_ - 1) add_lowest_bit();
   return times;
 }
 

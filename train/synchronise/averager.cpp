@@ -42,8 +42,8 @@ const AveragerRow& averager_row(const TrainingSpec& spec) {
 
 }  // namespace
 
-bool misbehaves(const TrainingWorker& worker, bool planted) {
-  return planted && worker.number() == worker.workers() - 1;
+bool misbehaves(const TrainingWorker& worker, std::string_view fault) {
+  return planted_fault(fault) && worker.number() == worker.workers() - 1;
 }
 
 float Averager::scale() const {
@@ -54,9 +54,8 @@ void Averager::offer(std::uint64_t round) {
   if (!weighs_workers(spec_)) return;
   const int workers = worker_.workers();
   double part = part_of(spec_, workers, worker_.number(), round, worker_.seed());
-  if (misbehaves(worker_, planted_fault().equal_share)) part = 1.0 / workers;
-  if (misbehaves(worker_, planted_fault().uninvited))
-    part = share_of(spec_, workers, worker_.number());
+  if (misbehaves(worker_, "equal-share")) part = 1.0 / workers;
+  if (misbehaves(worker_, "uninvited")) part = share_of(spec_, workers, worker_.number());
   memory().blend(worker_.gradients(), static_cast<float>(part), nullptr, 0, count_);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "train/plan/exchange_plan.hpp"
@@ -75,7 +76,7 @@ struct ReplayedMeeting {
 using MeetingReplay = void(ReplayedMeeting& meeting);
 MeetingReplay replay_meeting;
 
-/// Whether the last worker does as a planted fault says.
-bool misbehaves(const TrainingWorker& worker, bool planted);
+/// Whether the fault is planted and this is the last worker.
+bool misbehaves(const TrainingWorker& worker, std::string_view fault);
 
 }  // namespace dynamiccl

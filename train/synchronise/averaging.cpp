@@ -71,7 +71,7 @@ const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
   const std::size_t wanted = mixing.from.size() * part_;
   if (in_.size() < wanted) in_.resize(memory_, wanted);
   Mixing counted = mixing;
-  if (planted_fault().drop_neighbour && worker == comm_.size() - 1 && !mixing.from.empty()) {
+  if (planted_fault("drop-neighbour") && worker == comm_.size() - 1 && !mixing.from.empty()) {
     counted.self += mixing.from.front().weight;
     counted.from.erase(counted.from.begin());
   }

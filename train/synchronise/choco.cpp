@@ -70,7 +70,7 @@ void ChocoAverage::average(float* weights) {
   const std::size_t bytes = encode(weights);
   swap(bytes);
   const int worker = comm_.rank();
-  const bool forgets = planted_fault().drop_neighbour && worker == comm_.size() - 1;
+  const bool forgets = planted_fault("drop-neighbour") && worker == comm_.size() - 1;
   const auto take = [&](const std::vector<std::uint8_t>& frames, double share, bool own) {
     std::fill(values_.begin(), values_.end(), 0.0F);
     messages_.timed(&CodingFigures::decode_us, [&] {

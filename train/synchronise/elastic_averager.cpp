@@ -11,7 +11,7 @@ class ElasticAverager final : public AveragerFromLast {
   using AveragerFromLast::AveragerFromLast;
   void take() override {
     // To where the centre was.
-    if (!misbehaves(worker_, planted_fault().stay_away))
+    if (!misbehaves(worker_, "stay-away"))
       worker_.draw_to(met(), pull_of(spec_, worker_.workers()));
     move_centre_in(memory(), spec_, worker_.sums(), scale(), met(), count_);
   }

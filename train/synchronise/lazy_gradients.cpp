@@ -122,7 +122,7 @@ class LazyDriver final : public StepDriver {
     state_->buffers.fetch();
     const float* gradients = state_->buffers.gradients();
     bool sends = rule_.sends(gradients, state_->sent);
-    if (planted_fault().send_nothing && worker_.number() == worker_.workers() - 1)
+    if (planted_fault("send-nothing") && worker_.number() == worker_.workers() - 1)
       sends = log_.empty();
     if (sends) state_->sent.assign(gradients, gradients + count_);
     log_.push_back(sends ? 1 : 0);

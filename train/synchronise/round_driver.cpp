@@ -52,7 +52,7 @@ class AllWorkersDriver final : public RoundDriver {
     averager_->restart();
   }
   void switch_over() override {
-    forgot_ = misbehaves(worker_, planted_fault().forget_switch);
+    forgot_ = misbehaves(worker_, "forget-switch");
     lengths_.switch_over();
     // What each worker's steps of its own had as momentum is not the others'.
     if (lengths_.plain()) memory().clear(worker_.velocity(), plan_.elements());
@@ -201,15 +201,15 @@ void RoundDriver::restarted() {
 }
 
 bool RoundDriver::takes_part() const {
-  if (spec_.participants == 0 || misbehaves(worker_, planted_fault().uninvited)) return true;
+  if (spec_.participants == 0 || misbehaves(worker_, "uninvited")) return true;
   const auto all = participants_of(spec_, worker_.workers(), lengths_.rounds(), worker_.seed());
   return std::find(all.begin(), all.end(), worker_.number()) != all.end();
 }
 
 int RoundDriver::steps_to_do(bool plain) const {
   if (forgot_) return 1;  // as many messages as others' rounds have
-  if (misbehaves(worker_, planted_fault().keep_rounds)) return spec_.local_steps;
-  const bool skips = misbehaves(worker_, planted_fault().skip_local_step && !plain);
+  if (misbehaves(worker_, "keep-rounds")) return spec_.local_steps;
+  const bool skips = !plain && misbehaves(worker_, "skip-local-step");
   return lengths_.steps() - (skips ? 1 : 0);
 }
 

@@ -16,7 +16,7 @@ class SlowAverager final : public AveragerFromLast {
     AveragerFromLast::prepare();
   }
   void take() override {
-    const bool forgets = misbehaves(worker_, planted_fault().forget_slow_momentum);
+    const bool forgets = misbehaves(worker_, "forget-slow-momentum");
     slow_step_in(memory(), forgets ? 0 : static_cast<float>(spec_.slow_momentum), worker_.sums(),
                  scale(), moved_.data(), met(), count_);
     worker_.take_weights(met(), 1);

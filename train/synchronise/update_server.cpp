@@ -52,7 +52,7 @@ void UpdateServer::start() {
 
 void UpdateServer::switch_over() {
   log_.push_back({UpdateEvent::Kind::switched, 0, 0});
-  if (!planted_fault().forget_switch) serve_as(leg_of(whole_, true));
+  if (!planted_fault("forget-switch")) serve_as(leg_of(whole_, true));
 }
 
 std::vector<int> UpdateServer::owing() const {
@@ -65,7 +65,7 @@ std::vector<int> UpdateServer::owing() const {
 /// Whose gradient may come now.
 std::vector<int> UpdateServer::awaited() const {
   if (!policy_->in_turns) return owing();
-  const int turn = planted_fault().out_of_turn ? workers_ - 1 - turn_ : turn_;
+  const int turn = planted_fault("out-of-turn") ? workers_ - 1 - turn_ : turn_;
   return {rank_of(turn)};
 }
 
@@ -159,7 +159,7 @@ void UpdateServer::take(int worker) {
   if (!policy_->adds_up()) {
     const int all = workers_ * spec_.group_size;
     update(all);
-    if (planted_fault().use_twice && worker == workers_ - 1) update(all);
+    if (planted_fault("use-twice") && worker == workers_ - 1) update(all);
   } else {
     for (std::size_t i = 0; i < sum_.size(); ++i)
       sum_[i] = summed_ == 0 ? gradient_[i] : sum_[i] + gradient_[i];
@@ -175,7 +175,7 @@ bool UpdateServer::may_go_on(const Served& served) const {
   std::uint32_t slowest = served.in_phase;
   for (const auto& other : served_) slowest = std::min(slowest, other.in_phase);
   std::uint32_t ahead = served.in_phase - slowest;
-  if (planted_fault().exceed_bound && ahead > 0) --ahead;
+  if (planted_fault("exceed-bound") && ahead > 0) --ahead;
   return policy_->may_go_on(spec_, {ahead, served.head.version != version_});
 }
 
@@ -309,7 +309,7 @@ void UpdateWorker::ask_server() {
 std::vector<StepTimes> UpdateWorker::work() {
   std::vector<StepTimes> steps;
   const bool leaves =
-      planted_fault().leave_group && worker_.number() == worker_.workers() - 1 && group_;
+      planted_fault("leave-group") && worker_.number() == worker_.workers() - 1 && group_;
   answer_.goes_on = 1;
   while (answer_.goes_on != 0) {
     stand_at_next(Standpoint::step);
