@@ -23,7 +23,7 @@ dyn_install(openmpi dynamiccl-worker-openmpi)
 dyn_install(mpich dynamiccl-worker-mpich)
 dyn_install(gloo dynamiccl-worker)
 dyn_install(trainers dynamiccl-trainer dynamiccl-trainer-openmpi dynamiccl-trainer-mpich dynamiccl-learn)
-dyn_install(plugin dynamiccl-nccl-plugin)
+dyn_install(plugin dynamiccl-nccl-plugin dynamiccl-mpi-watch)
 dyn_install(onehost dynamiccl-onehost)
 
 # The archive also brings what a machine without Debian's packages lacks. What must match the machine's own programs or

@@ -16,13 +16,25 @@ inline constexpr std::uint64_t kCallStreamMagic = 0x44594e43414c4c53ULL;
 inline constexpr std::uint32_t kCallStreamVersion = 1;
 inline constexpr std::size_t kPredictions = 21;  ///< algorithms x protocols of NCCL's cost table
 
+/// What ranks of MPI tell besides the collectives of CallTable: the numbers after kCallFunctions.
+enum ToldCall : std::uint8_t {
+  told_alltoall = kCallFunctions + 1,
+  told_gather,
+  told_scatter,
+  told_scan,
+  told_barrier,
+  told_message,  ///< from one rank to another
+  told_end
+};
+
 /// One collective that a rank started.
 struct CallRecord {
   std::int64_t host_ns = 0;     ///< CLOCK_MONOTONIC of the host when NCCL put it on its queue
   std::uint64_t bytes = 0;      ///< as NCCL's tuner counts them
-  std::uint32_t device_ns = 0;  ///< that the GPU took; 0: not timed
+  std::uint32_t device_ns = 0;  ///< that the GPU took, of MPI the time inside; 0: not timed
   std::uint32_t epoch = 0;      ///< of the table that it was decided by
-  std::uint8_t function = 0;    ///< as in CallTable; kCallFunctions: none of them
+  /// As in CallTable; kCallFunctions: none of them; from there on as in ToldCall.
+  std::uint8_t function = 0;
   std::uint8_t algorithm = CallCell::kAny;
   std::uint8_t protocol = CallCell::kAny;
   std::uint8_t channels = 0;
@@ -88,6 +100,8 @@ class CallStream {
     if ((own().known[function].load(std::memory_order_relaxed) >> bin & 1) == 0)
       keep_costs(function, bin, costs, algorithms, protocols);
   }
+  /// A call that nobody has to be asked about.
+  void note_decided() noexcept { own().decided.fetch_add(1, std::memory_order_relaxed); }
   void close() noexcept { own().closed.store(1, std::memory_order_release); }
 
   [[nodiscard]] const CallStreamHeader& header() const {

@@ -184,7 +184,8 @@ std::string gpu_model() {
   return model;
 }
 
-void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank) noexcept {
+void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank,
+                      const std::string& mpi) noexcept {
   try {
     std::array<char, 48> name{};
     std::snprintf(name.data(), name.size(), "/rank-%016" PRIx64 "-%d.json", communicator, rank);
@@ -198,6 +199,7 @@ void write_rank_facts(const std::string& folder, std::uint64_t communicator, int
         "},\"process\":{\"pid\":" + std::to_string(getpid()) +
         "},\"rank\":" + std::to_string(rank) +
         ",\"nccl_version\":" + std::to_string(loaded_nccl_version()) +
+        (mpi.empty() ? "" : ",\"mpi\":{\"says\":" + json_text(mpi) + "}") +
         ",\"gpu\":{\"usable\":" + std::to_string(gpus()) +
         "},\"environment\":{\"variables\":" + variables_json() + "}}\n";
     const FileLimitSignal held;

@@ -21,6 +21,8 @@ std::string gpu_model();
 /// sections of FactsRecord::facts that differ between ranks of one machine (system, namespaces,
 /// shm, container, gpu, environment with the NCCL_ variables alone) and NCCL's version. For whoever
 /// tunes; a failure is no failure of the job. A few dozen reads of /proc, once per communicator.
-void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank) noexcept;
+/// @param mpi what MPI says of its own version, of ranks that use it
+void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank,
+                      const std::string& mpi = "") noexcept;
 
 }  // namespace dynamiccl

@@ -140,7 +140,11 @@ constexpr std::array kNamesBackends{
     "orchestrator/doctor/gpu_causes.cpp", "orchestrator/doctor/gpu_path.cpp",
     "orchestrator/doctor/network_causes.cpp", "orchestrator/tune/job/job_files.cpp",
     "orchestrator/tune/job/job_tuning.cpp", "profiles/detect/regime_links.cpp",
-    "reports/queries/choices/floor.cpp", "tuner/job/job_facts.cpp", "tuner/online/call_driver.cpp",
+    "orchestrator/tune/job/job_start.cpp", "orchestrator/tune/job/job_trial.cpp",
+    "orchestrator/tune/job/job_trial.hpp", "orchestrator/tune/job/job_words.cpp",
+    "orchestrator/tune/job/library_watch.cpp", "orchestrator/cli/verbs/tune_job.cpp",
+    "tuner/job/job_facts.hpp", "reports/queries/choices/floor.cpp", "tuner/job/job_facts.cpp",
+    "tuner/online/call_driver.cpp",
     // MPICH's way to give up.
     "orchestrator/doctor/memory_causes.cpp",
     // What the simulator knows of each.

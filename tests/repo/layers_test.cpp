@@ -42,7 +42,7 @@ const std::map<std::string, std::vector<std::string>>& layers() {
                  "core/vocabulary/splitmix64.hpp", "core/vocabulary/units.hpp",
                  "profiles/detect/probes/known_variables.hpp",
                  "profiles/detect/probes/one_host.hpp", "profiles/detect/probes/root_mount.hpp"},
-                {"agreement", "tuner", "profiler"});
+                {"agreement", "tuner", "profiler", "watcher"});
     add_storeys(rows, "tuner/", {"core", "profiles/detect", "plugin/agreement", "train/spec"},
                 {"action", "state", "reward", "table", "trigger", "guards", "simulator", "agents",
                  "learn", "search", "export", "job", "online"});

@@ -98,13 +98,6 @@ bool may_change(const SpaceOptions& options, KnobScope scope) {
   return std::find(options.scopes.begin(), options.scopes.end(), scope) != options.scopes.end();
 }
 
-/// Open MPI's name for a collective in its control variables.
-std::string tuned_name(Collective collective) {
-  if (collective == Collective::broadcast) return "bcast";
-  if (collective == Collective::reduce_scatter) return "reduce_scatter_block";
-  return std::string(name_of(collective));
-}
-
 /// glibc maps no block below this size anew unless asked to (M_MMAP_THRESHOLD in mallopt(3)).
 constexpr std::uint64_t kLeastMapped = std::uint64_t{128} << 10;
 
@@ -326,6 +319,12 @@ ActionSpace nccl_space(const SpaceContext& context, const SpaceOptions& options)
 }
 
 }  // namespace
+
+std::string tuned_name(Collective collective) {
+  if (collective == Collective::broadcast) return "bcast";
+  if (collective == Collective::reduce_scatter) return "reduce_scatter_block";
+  return std::string(name_of(collective));
+}
 
 std::vector<std::string> known_algorithms(Backend backend, Collective collective) {
   std::vector<std::string> names;

@@ -69,6 +69,9 @@ struct SpaceOptions {
 /// @throws Error(input) for an unknown algorithm in `options`
 ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options = {});
 
+/// Open MPI's name for a collective in its control variables.
+std::string tuned_name(Collective collective);
+
 /// Algorithms that `make_space` knows for a backend and collective, without "default".
 std::vector<std::string> known_algorithms(Backend backend, Collective collective);
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/vocabulary/file_text.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "plugin/agreement/call_table.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/probes/one_host.hpp"
@@ -101,6 +102,21 @@ std::vector<json> ranks_told_in(const std::string& folder) {
   return ranks;
 }
 
+std::string library_title(Backend library) {
+  switch (library) {
+    case Backend::openmpi:
+      return "Open MPI";
+    case Backend::mpich:
+      return "MPICH";
+    case Backend::gloo:
+      return "Gloo";
+    case Backend::nccl:
+      return "NCCL";
+    default:
+      return std::string(name_of(library));
+  }
+}
+
 std::string JobFacts::nccl() const {
   if (nccl_version <= 0) return "unknown";
   // Since 2.9 the minor version has two digits.
@@ -108,6 +124,11 @@ std::string JobFacts::nccl() const {
                                              nccl_version / 100 % 100, nccl_version % 100)
                                : fmt::format("{}.{}.{}", nccl_version / 1000,
                                              nccl_version / 100 % 10, nccl_version % 100);
+}
+
+std::string JobFacts::version() const {
+  if (library == Backend::nccl) return nccl();
+  return mpi.empty() ? "unknown" : mpi;
 }
 
 std::string JobFacts::nccl_release() const {
@@ -142,7 +163,40 @@ int fewest_devices(const std::vector<json>& told) {
   return static_cast<int>(std::max<std::size_t>(1, fewest));
 }
 
+std::string version_after(const std::string& said, std::string_view word) {
+  const auto begin = said.find_first_of("0123456789", word.size());
+  if (begin == std::string::npos) return "";
+  return said.substr(begin, said.find_first_not_of("0123456789.", begin) - begin);
+}
+
+/// Which MPI its own words name: "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\n...".
+/// Another one's settings are not known here.
+void name_library(JobFacts& facts, const std::string& said, const json& host_facts) {
+  const std::string pages = fact_text(host_facts, "cpu", "transparent_huge_pages");
+  facts.huge_pages = why_no_huge_pages(pages).empty();
+  facts.mpi = said.substr(0, said.find('\n'));
+  for (const Backend library : {Backend::openmpi, Backend::mpich}) {
+    const std::string title = library_title(library);
+    if (!said.starts_with(title)) continue;
+    facts.library = library;
+    facts.mpi = version_after(said, title);
+    facts.ucx = said.find("ch4:ucx") != std::string::npos;
+  }
+}
+
 }  // namespace
+
+JobFacts facts_of_machine(const json& host_facts, Backend library) {
+  JobFacts facts;
+  facts.library = library;
+  name_library(facts, "", host_facts);
+  facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  RegimeContext context;
+  context.backend = library;
+  facts.regime = derive_regime({host_facts}, context);
+  facts.state = state_from_regime(facts.regime.json, facts.nodes);
+  return facts;
+}
 
 std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts, int nodes,
                                        int ranks) {
@@ -159,9 +213,10 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   facts.gpu = common_model(host_facts);
   facts.driver = fact_text(host_facts, "gpu", "driver_version");
+  name_library(facts, fact_text(told.front(), "mpi", "says"), host_facts);
   RegimeContext context;
-  context.backend = Backend::nccl;
-  context.library_version = facts.nccl();
+  context.backend = facts.library;
+  context.library_version = facts.version();
   facts.regime = derive_regime(told, context);
   facts.nodes = std::max(nodes, 1);
   if (facts.nodes > 1 && ranks > facts.ranks) {

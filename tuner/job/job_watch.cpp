@@ -66,7 +66,7 @@ void JobWatch::take(Told& told) {
     process.rank = header.rank;
   }
   for (const CallRecord& record : told.stream->read(told.next)) {
-    if (record.function >= kCallFunctions) continue;
+    if (record.function == kCallFunctions || record.function >= told_end) continue;
     const auto key = std::tuple(header.communicator, record.function, record.bytes);
     const auto kind =
         kinds_.try_emplace(key, static_cast<std::uint32_t>(kinds_.size())).first->second;
@@ -222,7 +222,9 @@ bool JobWatch::reduces() const {
   constexpr std::size_t kReduce = 1, kReduceScatter = 3, kAllReduce = 4;
   for (const auto& [key, kind] : kinds_) {
     const std::size_t function = std::get<1>(key);
-    const bool sums = function == kReduce || function == kReduceScatter || function == kAllReduce;
+    // What else MPI does but wait is no start's copy of a weight either.
+    const bool sums = function == kReduce || function == kReduceScatter || function == kAllReduce ||
+                      (function > kCallFunctions && function != told_barrier);
     if (sums &&
         std::find(rhythm_.pattern.begin(), rhythm_.pattern.end(), kind) != rhythm_.pattern.end())
       return true;

@@ -199,6 +199,7 @@ std::optional<double> communication_share(const std::vector<MixEntry>& mix, Micr
 std::optional<MainTraffic> main_traffic(const std::vector<MixEntry>& mix) {
   std::map<std::pair<std::size_t, int>, std::pair<double, std::uint64_t>> bytes;
   for (const MixEntry& entry : mix) {
+    if (!has_collective(entry.function)) continue;
     auto& [sum, largest] = bytes[{entry.function, SizeBin::of(Bytes(entry.bytes)).log2}];
     const double times = entry.per_step > 0 ? entry.per_step : 1e-3;
     sum += times * static_cast<double>(entry.bytes);
@@ -211,7 +212,13 @@ std::optional<MainTraffic> main_traffic(const std::vector<MixEntry>& mix) {
   return MainTraffic{collective_of(most->first.first), Bytes(most->second.second)};
 }
 
+bool has_collective(std::size_t function) {
+  return function < kCallFunctions || function == told_alltoall || function == told_gather;
+}
+
 Collective collective_of(std::size_t function) {
+  if (function == told_alltoall) return Collective::alltoall;
+  if (function == told_gather) return Collective::gather;
   constexpr std::array kCollectives{Collective::broadcast, Collective::reduce,
                                     Collective::allgather, Collective::reduce_scatter,
                                     Collective::allreduce};

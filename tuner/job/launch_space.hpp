@@ -49,7 +49,9 @@ struct MainTraffic {
 };
 std::optional<MainTraffic> main_traffic(const std::vector<MixEntry>& mix);
 
-/// NCCL's number of a collective (CallTable) as the vocabulary's.
+/// Is the number that ranks tell of a call that of a collective which a library has settings for?
+bool has_collective(std::size_t function);
+/// Such a number (CallTable, ToldCall) as the vocabulary's.
 Collective collective_of(std::size_t function);
 
 }  // namespace dynamiccl

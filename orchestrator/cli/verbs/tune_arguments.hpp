@@ -51,6 +51,7 @@ struct TuneArguments {
   std::string most_gpu_memory;
   int most_cores = 0;
   bool same_bits = false;
+  bool whole = false;       ///< judged by the command's whole time
   std::string parallelism;  ///< of the job; "" = not said
   bool online = false;
   double learn_cost = 2;  ///< percent, of --online

@@ -30,6 +30,7 @@
 #include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/tune/job/job_files.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
+#include "orchestrator/tune/job/library_watch.hpp"
 #include "orchestrator/tune/job/stored_floor.hpp"
 #include "orchestrator/tune/tuning.hpp"
 #include "profiles/detect/facts.hpp"
@@ -100,6 +101,7 @@ JobTuningOptions tuning_options(const TuneArguments& arguments) {
         static_cast<double>(parse_bytes(arguments.most_gpu_memory).count()) / (1 << 20);
   if (arguments.most_cores > 0) options.constraints.host_cores = arguments.most_cores;
   options.constraints.same_bits = arguments.same_bits;
+  options.whole = arguments.whole;
   if (!arguments.parallelism.empty())
     options.parallelism = parse_named<ParallelismMode>(arguments.parallelism);
   return options;
@@ -153,10 +155,17 @@ std::string failed_text(const JobTuningResult& result) {
                      counted(result.confirm_launches, "launch"), result.failure);
 }
 
+/// What stays where nothing is kept.
+std::string default_of(const JobTuningResult& result) {
+  return library_title(result.facts.library) + "'s default";
+}
+
 json result_json(const JobTuningResult& result, const std::string& run, const std::string& use) {
   json object{{"run_id", run},
               {"regime", result.facts.regime.name},
+              {"library", name_of(result.facts.library)},
               {"nccl", result.facts.nccl()},
+              {"judged_by", result.observed.whole ? "whole command" : "step"},
               {"settings", result.settings},
               {"search_launches", result.search_launches},
               {"confirm_launches", result.confirm_launches},
@@ -206,8 +215,8 @@ std::string ratio_text(const JobTuningResult& result) {
   if (!result.ratio || !result.default_us || !result.chosen_us) return "";
   const auto& interval = result.ratio->interval;
   return fmt::format(
-      "{:.4g} ms -> {:.4g} ms a step, x {:.3f}{}", *result.default_us / 1e3,
-      *result.chosen_us / 1e3, result.ratio->value,
+      "{:.4g} ms -> {:.4g} ms{}, x {:.3f}{}", *result.default_us / 1e3, *result.chosen_us / 1e3,
+      result.choice.whole || result.observed.whole ? " in all" : " a step", result.ratio->value,
       interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "");
 }
 
@@ -229,6 +238,14 @@ std::string interrupted_text(const JobTuningResult& result, const std::string& r
   return text + "; " + where_choices_are(run, shared);
 }
 
+/// The job with what was found, as a shell takes it.
+std::string start_line(const JobTuningResult& result, const std::string& use,
+                       const Shared& shared) {
+  const std::string command = quoted_command(shared.command);
+  if (result.facts.library != Backend::nccl) return fmt::format("({} exec {})", use, command);
+  return fmt::format("{} {}{}", quoted_assignment(use), preload_words(result.choice), command);
+}
+
 void print_result(const JobTuningResult& result, const std::string& run, const std::string& use,
                   const Shared& shared) {
   if (shared.json) {
@@ -238,26 +255,25 @@ void print_result(const JobTuningResult& result, const std::string& run, const s
   if (result.out_of_time && !result.ratio) {
     fmt::print(
         "UNCLEAR: {}: too few of its pairs had ended when the budget was used up; nothing is "
-        "kept: NCCL's default stays\n",
-        result.arm);
+        "kept: {} stays\n",
+        result.arm, default_of(result));
     return;
   }
   if (result.unjudged()) {
-    fmt::print("UNCLEAR: {}: {}; nothing is kept: NCCL's default stays\n", result.arm,
-               failed_text(result));
+    fmt::print("UNCLEAR: {}: {}; nothing is kept: {} stays\n", result.arm, failed_text(result),
+               default_of(result));
     return;
   }
   if (!result.compared())
-    fmt::print("nothing that was tried made the step faster: NCCL's default stays\n");
+    fmt::print("nothing that was tried made the {} faster: {} stays\n",
+               result.observed.whole ? "command" : "step", default_of(result));
   else
-    fmt::print("{}: {} ({} against NCCL's default on {} of fresh launches in turn)\n",
-               name_of(result.verdict), result.arm, ratio_text(result),
-               counted(result.pairs, "pair"));
+    fmt::print("{}: {} ({} against {} on {} of fresh launches in turn)\n", name_of(result.verdict),
+               result.arm, ratio_text(result), default_of(result), counted(result.pairs, "pair"));
   if (result.kept())
-    fmt::print("start the job with\n  {} {}{}\n", quoted_assignment(use),
-               preload_words(result.choice), quoted_command(shared.command));
+    fmt::print("start the job with\n  {}\n", start_line(result, use, shared));
   else if (result.compared())
-    fmt::print("it is not surely faster, so nothing is kept: NCCL's default stays\n");
+    fmt::print("it is not surely faster, so nothing is kept: {} stays\n", default_of(result));
 }
 
 /// What the job loads stands there: a plugin's path among it.
@@ -284,6 +300,12 @@ void require_free_names(const JobCommand& command) {
         fmt::format("{} {} set here, and NCCL would take that instead of what the launches "
                     "are given: start it with\n  env -u {} dynamiccl tune ...",
                     join(taken, ", "), taken.size() == 1 ? "is" : "are", join(taken, " -u ")));
+}
+
+/// What nothing can be learnt of is refused before it is started.
+void require_watchable(const JobCommand& command) {
+  if (const std::string why = why_unwatchable(command.argv); !why.empty())
+    throw Error(ErrorKind::input, why);
 }
 
 /// What of the user's own file does not hold in the launches.
@@ -392,7 +414,11 @@ int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, co
     return text.is_string() && !text.get<std::string>().empty() ? text.get<std::string>()
                                                                 : std::string("unknown");
   };
-  console.note(fmt::format("stored with NCCL {}, driver {}", told("nccl"), told("driver")));
+  const auto& rows = stored.choice.entries;
+  const Backend library = rows.empty() ? Backend::nccl : rows.front().key.task.backend;
+  console.note(library == Backend::nccl
+                   ? fmt::format("stored with NCCL {}, driver {}", told("nccl"), told("driver"))
+                   : fmt::format("stored with {} {}", library_title(library), told("library")));
   if (shared.json)
     fmt::print("{}\n", result_json(result, info.id, "").dump(1));
   else if (result.unjudged())
@@ -451,6 +477,9 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
       ->check(CLI::Range(0, 100000));
   verb.add_option("--trial-seconds", arguments.trial_seconds, "a launch is ended after this (60)")
       ->check(CLI::Range(1.0, 1e6));
+  verb.add_flag(
+      "--whole", arguments.whole,
+      "judge by the time of the whole command, which ends by itself, instead of a step's");
   verb.add_option("--learn-seconds", arguments.learn_seconds,
                   "of them, to learn per-call settings at most (10)")
       ->check(CLI::Range(0.0, 1e6));
@@ -491,6 +520,7 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
                            .plugin = plugin_of(arguments),
                            .environment = {}};
   require_free_names(command);
+  require_watchable(command);
   const FileDescriptor lock = lock_folder(launches);
   say_left_out(command, arguments.online, console);
   std::optional<StoredChoice> stored;

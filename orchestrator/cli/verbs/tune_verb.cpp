@@ -65,7 +65,7 @@ constexpr std::array kModes{
     Mode{"job", "tune a command of your own: tune -- COMMAND",
          "--agent --call-agent --seed --policy --launches --pairs --budget --steps --warmup-steps "
          "--trial-seconds --learn-seconds --max-gpu-memory --max-cores --same-bits --parallelism "
-         "--gloo-floor"},
+         "--gloo-floor --whole"},
     Mode{"job --online", "start it once, to its own end, and learn per-call settings meanwhile",
          "--online --call-agent --seed --policy --learn-cost --parallelism --gloo-floor"},
     Mode{"job --recheck", "compare the settings in --out with the default again, on few launches",
@@ -394,6 +394,7 @@ constexpr const char* kExamples =
     "and "
     "schedule\n"
     "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"
+    "  dynamiccl tune -- mpirun -n 2 ./job                             one of Open MPI or MPICH\n"
     "  dynamiccl tune --online -- torchrun --nproc-per-node 2 train.py  one run, accompanied\n"
     "Options of FILE as of `run`: --hosts, --remote-shell, --slurm, --nodes, --machine-file, "
     "--profiles.\n"

@@ -9,7 +9,8 @@ namespace dynamiccl {
 
 /// A choice as a job loads it: FOLDER/nccl.conf, FOLDER/nccl.table where calls are set, and
 /// FOLDER/table.json, the configuration table with where it holds and how it was confirmed. Its
-/// epoch is one more than that of the table that was there.
+/// epoch is one more than that of the table that was there. Of a job that is not NCCL's the table,
+/// and what `export` makes of it: a file of variables.
 /// @param provenance run, command, versions of driver and NCCL; no secrets
 /// @returns the words to put before the command
 /// @throws Error(environment) when the folder was exchanged or cannot be written

@@ -17,14 +17,15 @@
 #include "containers/local_ranks.hpp"
 #include "containers/owner.hpp"
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
-#include "orchestrator/launch/process_states.hpp"
 #include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/tune/job/left_ranks.hpp"
+#include "orchestrator/tune/job/library_watch.hpp"
 #include "profiles/detect/probes/one_host.hpp"
 #include "tuner/export/one_host.hpp"
 
@@ -166,6 +167,7 @@ class Observer {
   }
 
   bool has_enough() {
+    if (request_.whole) return false;
     const double elapsed = std::chrono::duration<double>(Clock::now() - began_).count();
     if (request_.steps == 0) {
       // Where nothing is learnt nobody else looks for the step before the job is over, and a
@@ -340,51 +342,39 @@ void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
     result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
 }
 
-/// Sees from what a start's processes have mapped that they communicate without NCCL: some have a
-/// library of MPI or Gloo, and for seconds none has NCCL, CUDA, or an interpreter that may yet load
-/// them.
-class LibraryWatch {
- public:
-  explicit LibraryWatch(std::string marker) : marker_(std::move(marker)) {}
-
-  /// The library's name once that is sure; "" before.
-  std::string other_library() {
-    if (Clock::now() - looked_ < std::chrono::seconds(1)) return "";
-    looked_ = Clock::now();
-    const std::string library = library_without_nccl();
-    if (library.empty() || since_ == Clock::time_point{}) since_ = looked_;
-    return !library.empty() && looked_ - since_ >= kLongEnough ? library : "";
-  }
-
- private:
-  [[nodiscard]] std::string library_without_nccl() const {
-    std::string library;
-    for (const pid_t pid : pids_of_processes(kMarkerVariable, marker_)) {
-      const std::string maps = file_text(fmt::format("/proc/{}/maps", pid));
-      for (const char* file : {"libnccl", "librccl", "libcuda", "libtorch", "python"})
-        if (maps.find(file) != std::string::npos) return "";
-      for (const auto& [file, name] : {std::pair{"/libmpi.so", "Open MPI"},
-                                       {"/libmpich.so", "MPICH"},
-                                       {"/libgloo.so", "Gloo"}})
-        if (maps.find(file) != std::string::npos) library = name;
-    }
-    return library;
-  }
-
-  static constexpr auto kLongEnough = std::chrono::seconds(5);
-  std::string marker_;
-  Clock::time_point looked_{};
-  Clock::time_point since_{};
-};
-
-/// The loader reads no file of NCCL's.
-void add_preload(const TrialRequest& request, Command& job) {
-  const auto library = request.variables.find("LD_PRELOAD");
-  if (library == request.variables.end()) return;
+void add_preload(const std::string& library, Command& job) {
+  if (library.empty()) return;
   const char* others = std::getenv("LD_PRELOAD");
   const bool alone = others == nullptr || *others == '\0';
-  job.environment["LD_PRELOAD"] =
-      alone ? library->second : fmt::format("{}:{}", library->second, others);
+  job.environment["LD_PRELOAD"] = alone ? library : fmt::format("{}:{}", library, others);
+}
+
+/// How the ranks get a launch's settings and tell what they call: by files of NCCL's, or by their
+/// variables and a library that watches what they call of MPI.
+void equip(const JobCommand& command, const TrialRequest& request, const HeldFolder& folder,
+           Command& job) {
+  if (request.library == Backend::nccl) {
+    command.launches.write(
+        "nccl.conf", conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
+    job.environment["NCCL_CONF_FILE"] = command.launches.path() + "/nccl.conf";
+    // The loader reads no file of NCCL's.
+    const auto library = request.variables.find("LD_PRELOAD");
+    add_preload(library == request.variables.end() ? "" : library->second, job);
+    return;
+  }
+  for (const auto& [name, value] : request.variables) job.environment[name] = value;
+  if (!backend_facts(request.library).is_mpi) return;
+  job.environment["DYNAMICCL_MPI_FOLDER"] = folder.path();
+  add_preload(command.mpi_watcher(), job);
+}
+
+/// Where the whole command stands for the step.
+void judge_whole(const TrialRequest& request, JobTrialResult& result) {
+  if (!request.whole || !result.started || result.interrupted_by != 0 || result.failed()) return;
+  if (result.ended_itself)
+    take_whole(result);
+  else
+    result.reason = fmt::format("the command did not end within {:.0f} s", request.seconds);
 }
 
 }  // namespace
@@ -401,11 +391,8 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   forget_earlier(folder.held());
   // In memory, it goes with the machine's next start.
   if (request.variables.contains(kOneHostFolder)) make_one_host_folder(command);
-  command.launches.write(
-      "nccl.conf", conf_text(conf_of(command, request, folder), users_conf(request.steps == 0)));
   Command job{command.argv, command.environment};
-  job.environment["NCCL_CONF_FILE"] = command.launches.path() + "/nccl.conf";
-  add_preload(request, job);
+  equip(command, request, folder, job);
   JobTrialResult result;
   Observer observer(folder.held(), request);
   std::thread looking([&] { observer.look_on(); });
@@ -417,17 +404,17 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   if (request.steps != 0)
     for (const auto& [name, value] : rank_marks("trial-" + options.marker, owner_token()))
       job.environment[name] = value;
-  LibraryWatch libraries(options.marker);
+  const bool by_nccl = request.library == Backend::nccl;
+  LibraryWatch libraries(options.marker, gpus_may_be_there(command));
   const auto began = Clock::now();
-  const bool may_be_heard = request.steps == 0 || gpus_may_be_there(command);
+  const bool may_be_heard = !by_nccl || request.steps == 0 || gpus_may_be_there(command);
   options.enough = [&] {
     if (!observer.hears()) {
       result.disk_full = free_space(command.launches) < kLeastOfRank;
-      if (request.steps != 0) result.other_library = libraries.other_library();
+      if (by_nccl && request.steps != 0) result.speaks = libraries.sure();
       result.without_gpu = !may_be_heard && Clock::now() - began > kWithoutGpu;
     }
-    return result.disk_full || result.without_gpu || !result.other_library.empty() ||
-           observer.enough();
+    return result.disk_full || result.without_gpu || result.speaks || observer.enough();
   };
   options.on_stderr = options.on_stdout = on_output;
   const ProcessOutcome outcome = run_processes({job}, options);
@@ -435,8 +422,11 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   looking.join();
   observer.report(result);
   explain(outcome, result);
+  if (by_nccl && !result.heard && !result.speaks) result.speaks = libraries.seen();
+  judge_whole(request, result);
   if (result.disk_full) result.reason = no_space(command.launches);
-  if (!result.heard && result.reason.empty()) result.reason = "no rank loaded the plugin";
+  if (!result.heard && !result.whole && result.reason.empty())
+    result.reason = by_nccl ? "no rank loaded the plugin" : "no rank told what it calls";
   // A job that is accompanied ends when its own starter says so.
   if (request.steps != 0)
     if (const auto left = end_ranks_of(folder.path(), folder.held()); !left.empty())
@@ -473,6 +463,20 @@ std::string conf_text(const std::map<std::string, std::string>& ours,
   for (const auto& [name, value] : ours) text += name + "=" + value + "\n";
   if (!users_text.empty()) text += std::string(kUsersPart) + "\n" + users_text + "\n";
   return text;
+}
+
+void take_whole(JobTrialResult& result) {
+  result.whole = true;
+  result.reason.clear();
+  result.step = Micros(result.seconds * 1e6);
+  result.step_us = {result.step.count()};
+  result.spread = 0;
+  result.calls_per_step = result.calls;
+  result.step_calls.clear();
+}
+
+std::string JobCommand::mpi_watcher() const {
+  return (fs::path(plugin).parent_path() / "libdynamiccl-mpi-watch.so").string();
 }
 
 std::string JobCommand::one_host_library() const {

@@ -23,6 +23,8 @@ struct JobCommand {
   const HeldFolder& launches;
   std::string plugin;  ///< absolute path of the NCCL plugin, as the job sees it
   std::map<std::string, std::string> environment;  ///< added to the inherited one
+  /// The library that tells what ranks call of MPI: beside the plugin.
+  [[nodiscard]] std::string mpi_watcher() const;
   /// The library that makes them one host: beside the plugin.
   [[nodiscard]] std::string one_host_library() const;
   /// Makes ranks of this host one host to NCCL where it is in memory (docs/one-host.md), in trials
@@ -41,6 +43,10 @@ struct TableOrigin {
 /// What a launch is given.
 struct TrialRequest {
   int number = 0;
+  /// By which the ranks communicate. Of NCCL the plugin tells what they call, of MPI a library that
+  /// is preloaded; of Gloo nothing.
+  Backend library = Backend::nccl;
+  bool whole = false;  ///< the command runs to its own end, and its time stands for the step
   /// NCCL's, of launch scope; LD_PRELOAD, which no file of NCCL's can set, goes with the command.
   std::map<std::string, std::string> variables;
   CallTable table{};       ///< per call, from the start
@@ -91,15 +97,23 @@ struct JobTrialResult {
   int interrupted_by = 0;
   std::string output;         ///< end of the command's stderr
   bool ended_itself = false;  ///< before it was ended here
-  /// A library of the ranks while they had mapped nothing that NCCL is in or needs: no NCCL comes.
-  std::string other_library;
+  /// Of the ranks while they had mapped nothing that NCCL is in or needs: no NCCL comes.
+  std::optional<Backend> speaks;
+  bool whole = false;      ///< `step` is the time of the whole command
   bool disk_full = false;  ///< so that no rank could tell anything, as the reason says
   [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
+  /// Nothing was told, and it is known why: further launches are to be started otherwise.
+  [[nodiscard]] bool is_recognised() const {
+    return !heard && speaks && started && !failed() && interrupted_by == 0;
+  }
 };
 
 /// The name of a job's own folder of one host in JobCommand::out.
 inline constexpr const char* kOneHostBelow = "one-host";
+
+/// The time of the whole command in a step's place.
+void take_whole(JobTrialResult& result);
 
 /// Starts the command once with these settings, looks on while it runs, ends it when enough was
 /// seen, and leaves no process of it. Blocks; once at a time.

@@ -35,11 +35,15 @@ struct JobTuningOptions {
   JobConstraints constraints{};
   std::shared_ptr<const GlooTimes> gloo{};       ///< what Gloo took; see GlooFloor
   std::optional<ParallelismMode> parallelism{};  ///< see JobLeaderOptions
+  bool whole = false;  ///< judged by the command's whole time, which must end by itself
 };
 
 /// Settings of a job: variables of its launch and a table per call.
 struct JobChoice {
   std::map<std::string, std::string> variables;
+  /// The same as a configuration table names them, of a job that is not NCCL's.
+  std::map<std::string, std::string> knobs{};
+  bool whole = false;  ///< it was judged by the command's whole time
   CallTable table{};
   TableOrigin origin;
   std::vector<TableEntry> entries;  ///< rows of a configuration table, with the launch's knobs
@@ -95,7 +99,10 @@ class JobTuning {
   JobTrialResult launch(const JobChoice& setting, double learn_seconds, bool times_calls,
                         const std::string& what, const std::string& label = "");
   void observe();
+  void observe_other(Backend library);
   void require_tunable(const JobTrialResult& seen) const;
+  void require_watched(JobTrialResult& seen, Backend library);
+  ActionSpace other_space(const std::optional<MainTraffic>& traffic);
   void make_search();
   void say_floor() const;
   OneHostWay offered_one_host();
@@ -141,6 +148,7 @@ class JobTuning {
   std::size_t best_launch_arm_ = 0;
   double best_us_ = 0;
   bool best_settled_ = true;
+  bool whole_ = false;  ///< the command's whole time stands for its step
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;  ///< of the launches so far
   int launched_ = 0;
