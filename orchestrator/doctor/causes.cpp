@@ -20,7 +20,7 @@ Proof by_any() {
 Proof by_network() {
   return {{Backend::gloo, Backend::openmpi, Backend::mpich}, Collective::allreduce, kMedium};
 }
-// Where it sends more over the link than it has to, and can be told otherwise.
+// Where it sends more over the link than it has to, and can be set otherwise.
 Proof by_order() { return {{Backend::openmpi}, Collective::allreduce, kMedium}; }
 // A hang shows with any message, and a launch that does not hang should not look like one. Gloo's
 // worker names its interface itself: GLOO_SOCKET_IFNAME changes programs of PyTorch alone.

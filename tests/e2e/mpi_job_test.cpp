@@ -134,7 +134,7 @@ TEST_CASE("ranks that have MPI loaded and tell nothing are said to, with what th
         program.run({"tune", "--out", program.folder() + "/t", "--trial-seconds", "20", "--", "env",
                      std::string("LD_PRELOAD=") + library, "sleep", "100"});
     CHECK(tuned.exit_code == 2);
-    CHECK(says(tuned.err, "have MPICH loaded, but none told what it calls"));
+    CHECK(says(tuned.err, "have MPICH loaded, but none recorded what it calls"));
     CHECK(says(tuned.err, "libdynamiccl-mpi-watch.so"));
   }
 }

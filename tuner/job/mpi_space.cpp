@@ -13,7 +13,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::string_view kMcaPrefix = "OMPI_MCA_";
-/// Beside the allocator's: few launches can tell no more of settings that act together.
+/// Besides the allocator's: few launches can tell no more of settings that act together.
 constexpr int kMostTogether = 1;
 
 /// What a user sets himself to have the same effect.

@@ -151,7 +151,7 @@ void add_dealt_ranks(const LiveJob& job, std::vector<JobRemark>& found) {
   for (const auto& rank : job.ranks) here.push_back(std::to_string(rank.rank));
   found.push_back(
       {"dealt-ranks",
-       fmt::format("of {} ranks this machine has {}: none has the next one beside it, so "
+       fmt::format("of {} ranks this machine has {}: none has the next one on its own machine, so "
                    "that a ring crosses the network at each hop",
                    job.world, join(here, ", ")),
        "ranks numbered node by node: OMPI_MCA_rmaps_base_ranking_policy=slot or --map-by "

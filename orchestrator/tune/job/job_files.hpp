@@ -17,7 +17,7 @@ namespace dynamiccl {
 std::string write_choice(const HeldFolder& folder, const JobTuningResult& result,
                          const std::string& plugin, nlohmann::json provenance);
 
-/// What every rank is to preload beside what the files set; "" = nothing.
+/// What every rank is to preload besides what the files set; "" = nothing.
 std::string preload_of(const JobChoice& choice);
 /// The same as words before a command, with the space behind them: "LD_PRELOAD=FILE ", or "".
 std::string preload_words(const JobChoice& choice);

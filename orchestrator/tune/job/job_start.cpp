@@ -175,17 +175,18 @@ void JobTuning::require_watched(JobTrialResult& seen, Backend library) {
     take_whole(seen);
     result_.notes.push_back(
         fmt::format("{}: the time of the whole command was judged",
-                    seen.heard ? "no step repeats in it" : "no rank told what it calls"));
+                    seen.heard ? "no step repeats in it" : "no rank recorded what it calls"));
     return;
   }
   if (!seen.heard && !whole_)
     throw Error(
         ErrorKind::input,
-        fmt::format("the command's ranks have {} loaded, but none told what it calls within {:.0f} "
-                    "s: LD_PRELOAD={} and DYNAMICCL_MPI_FOLDER must reach them, and they must be "
-                    "able to write to {}{}{}",
-                    library_title(library), seen.seconds, command_.mpi_watcher(),
-                    command_.launches.path(), said, of_elsewhere(command_)));
+        fmt::format(
+            "the command's ranks have {} loaded, but none recorded what it calls within {:.0f} "
+            "s: LD_PRELOAD={} and DYNAMICCL_MPI_FOLDER must reach them, and they must be "
+            "able to write to {}{}{}",
+            library_title(library), seen.seconds, command_.mpi_watcher(), command_.launches.path(),
+            said, of_elsewhere(command_)));
   throw Error(ErrorKind::input,
               fmt::format("no step could be found in the job: {}{}\nGive it more time with "
                           "--trial-seconds (it had {:.0f} s), or fewer --steps; where the command "

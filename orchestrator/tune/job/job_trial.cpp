@@ -285,8 +285,8 @@ bool serves_other_users(const JobCommand& command) {
   return !goes_elsewhere(command).empty() || command.launches.is_open_to_all();
 }
 
-/// What ranks told in an earlier search is not of this one's ranks: their files lie there still, as
-/// do streams and regions of a search that was killed.
+/// What ranks wrote in an earlier search is not of this one's ranks: their files lie there still,
+/// as do streams and regions of a search that was killed.
 void forget_earlier(const std::string& folder) {
   std::error_code problem;
   std::vector<fs::path> told;
@@ -426,12 +426,12 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   judge_whole(request, result);
   if (result.disk_full) result.reason = no_space(command.launches);
   if (!result.heard && !result.whole && result.reason.empty())
-    result.reason = by_nccl ? "no rank loaded the plugin" : "no rank told what it calls";
+    result.reason = by_nccl ? "no rank loaded the plugin" : "no rank recorded what it calls";
   // A job that is accompanied ends when its own starter says so.
   if (request.steps != 0)
     if (const auto left = end_ranks_of(folder.path(), folder.held()); !left.empty())
       result.notes.push_back("ranks outlived the command and were ended: " + join(left, ", "));
-  // Half a megabyte per rank and communicator: what was told is taken in.
+  // Half a megabyte per rank and communicator: what was written is taken in.
   std::error_code ignored;
   for (const std::string& stream : call_streams_in(folder.held())) fs::remove(stream, ignored);
   for (const std::string& region : regions_in(folder.held())) fs::remove(region, ignored);
@@ -522,7 +522,7 @@ bool users_conf_is_tuned() { return users_conf(true).starts_with(kWritten); }
 std::string goes_elsewhere(const JobCommand& command) {
   const std::string program = fs::path(command.argv.front()).filename().string();
   const std::string conf = command.launches.path() + "/nccl.conf";
-  // What is found is read from beside the launches.
+  // What is found is read from next to the launches.
   const std::string& shared = command.out.path();
   if (program == "docker" || program == "podman")
     return fmt::format(

@@ -23,9 +23,9 @@ struct JobCommand {
   const HeldFolder& launches;
   std::string plugin;  ///< absolute path of the NCCL plugin, as the job sees it
   std::map<std::string, std::string> environment;  ///< added to the inherited one
-  /// The library that tells what ranks call of MPI: beside the plugin.
+  /// The library that tells what ranks call of MPI: next to the plugin.
   [[nodiscard]] std::string mpi_watcher() const;
-  /// The library that makes them one host: beside the plugin.
+  /// The library that makes them one host: next to the plugin.
   [[nodiscard]] std::string one_host_library() const;
   /// Makes ranks of this host one host to NCCL where it is in memory (docs/one-host.md), in trials
   /// and later: what DYNAMICCL_SHARED_FOLDER names, else a folder of `out`.
@@ -103,7 +103,7 @@ struct JobTrialResult {
   bool disk_full = false;  ///< so that no rank could tell anything, as the reason says
   [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }
-  /// Nothing was told, and it is known why: further launches are to be started otherwise.
+  /// Nothing was recorded, and it is known why: further launches are to be started otherwise.
   [[nodiscard]] bool is_recognised() const {
     return !heard && speaks && started && !failed() && interrupted_by == 0;
   }

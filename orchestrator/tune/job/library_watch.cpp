@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 bool has(const std::string& maps, const char* file) { return maps.find(file) != std::string::npos; }
 
-/// PyTorch's own build has Gloo within, and a GPU's libraries beside it where it may use one.
+/// PyTorch's own build has Gloo within, and a GPU's libraries besides where it may use one.
 std::optional<Backend> library_in(const std::string& maps) {
   if (has(maps, "/libmpi.so")) return Backend::openmpi;
   if (has(maps, "/libmpich.so")) return Backend::mpich;
@@ -72,7 +72,7 @@ void LibraryWatch::look() {
     for (const char* file : {"libnccl", "librccl", "libcuda"}) nccl = nccl || has(maps, file);
     for (const char* file : {"libtorch", "python"}) more = more || has(maps, file);
     const auto own = library_in(maps);
-    // MPI is the first in the enumeration: what PyTorch has loaded beside it says less.
+    // MPI is the first in the enumeration: what PyTorch has loaded besides it says less.
     if (own && (!library || *own < *library)) library = own;
   }
   if (nccl) library.reset();

@@ -14,7 +14,7 @@ namespace dynamiccl {
 class LibraryWatch {
  public:
   /// @param marker of the start's processes (ProcessOptions::marker)
-  /// @param gpu_is_here without one no NCCL comes, so that less patience will do
+  /// @param gpu_is_here without one no NCCL comes, so that a shorter wait will do
   LibraryWatch(std::string marker, bool gpu_is_here)
       : marker_(std::move(marker)), gpu_is_here_(gpu_is_here) {}
 

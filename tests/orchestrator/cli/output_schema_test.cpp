@@ -40,7 +40,9 @@ std::string two_runs(const Folder& folder) {
       testing::store_launch(store, plan, plan.groups[0], block, [&](const CellInfo&, int, int) {
         return (id == "run-1" ? 10.0 : 20.0) + block;
       });
-    store.finish_launch(store.begin_launch(plan.run.id, testing::make_start(plan.groups[0].id, 3)),
+    auto start = testing::make_start(plan.groups[0].id, 3);
+    start.uuid = id + start.uuid;
+    store.finish_launch(store.begin_launch(plan.run.id, start),
                         testing::make_end(LaunchStatus::failed, "a reason"), {});
     store.end_run(plan.run.id, "complete");
   }

@@ -91,7 +91,10 @@ TEST_CASE("names from a database are text to LaTeX and to gnuplot, and name no o
     CHECK(std::system(command.c_str()) == 0);
     CHECK(std::filesystem::file_size(folder.file(figure.name + ".svg")) > 1000);
     CHECK(std::filesystem::file_size(folder.file(figure.name + ".pdf")) > 1000);
-    CHECK(std::filesystem::is_empty(folder.file("out.txt")));  // gnuplot warns of nothing
+    // Of a long name gnuplot says, by the fonts that are there, that it hardly fits.
+    std::ifstream warned(folder.file("out.txt"));
+    for (std::string line; std::getline(warned, line);)
+      CHECK((line.empty() || line.find("difficulty fitting plot titles") != std::string::npos));
   }
   CHECK_FALSE(std::filesystem::exists(folder.file("owned")));
 }
