@@ -4,13 +4,19 @@
 //
 //   scripts/agents_report.sh                     unpacks what the repository stores and calls this
 //   agents_report [--seeds N] [--slow-seeds N] [--looks LIST] [--against AGENT] [--agents LIST]
-//                 [--rows FILE.csv] [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
+//                 [--rows FILE.csv] [--hold-out environment|machine|size] [--write-places FILE.tsv]
+//                 {[--machine NAME] [--drawn | --searched] [--sweep EXPERIMENT DB RUN]... [--grid
+//                 NAME DB]...}...
 //
 // EXPERIMENT is the file that `tune sweep` measured into DB as RUN (or "last"); NAME the
 // experiment of an ordinary run over settings in DB. Databases of earlier versions are migrated in
 // place: give copies. --slow-seeds are those of agents with a Gaussian process, the first ones of
-// the others'. "+places" is an agent that starts from how settings were ranked in the other
-// environments of the same sweep, and never from the one that it searches.
+// the others'. "+places" is an agent that starts from how settings stand in the other places
+// (tuner/agents/places.hpp), as `tune` does; nothing of the environment that it searches is among
+// them (--hold-out machine: nor anything of its machine, size: nor anything of a cell's own size).
+// What was drawn from is printed. --machine says where the sweeps and grids behind it were
+// measured, --drawn that those behind it are only drawn from; --write-places writes what ships with
+// the program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +24,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -26,12 +33,14 @@
 #include "benchmarks/other_agents.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/agents/kernel_means.hpp"
+#include "tuner/agents/places.hpp"
 #include "tuner/agents/policy_agent.hpp"
 #include "tuner/agents/policy_file.hpp"
 
@@ -45,9 +54,14 @@ struct Options {
   std::vector<int> looks{0, 1, 2, 4, 8};
   std::string against = "means";
   std::vector<std::string> agents;
-  std::vector<std::array<std::string, 3>> sweeps;          ///< experiment, database, run
-  std::vector<std::pair<std::string, std::string>> grids;  ///< experiment's name, database
+  struct Source {
+    std::string experiment, database, run, machine;  ///< run: "" = a grid
+    bool searched = true;
+  };
+  std::vector<Source> sources;
   std::string rows;
+  std::string hold_out = "environment";
+  std::string places;
 };
 
 /// Tasks that are searched together: of one backend in one environment.
@@ -55,8 +69,15 @@ struct Part {
   std::string name;
   std::string source;  ///< experiment
   std::string backend;
-  std::vector<SampledTask> tasks;
-  std::map<std::pair<std::string, int>, ReplayScore> scores;  ///< by agent and looks a cell
+  std::string environment;
+  std::string machine = {};
+  bool searched = true;
+  std::vector<SampledTask> tasks = {};
+  std::set<std::string> drawn = {};  ///< places, by agents that start from others
+  std::map<std::pair<std::string, int>, ReplayScore> scores = {};  ///< by agent and looks a cell
+
+  [[nodiscard]] std::string place() const { return machine + ": " + environment; }
+  [[nodiscard]] bool shared_memory() const { return environment != "cross-docker"; }
 };
 
 /// One part per environment and backend. @param environment by task
@@ -68,8 +89,12 @@ std::vector<Part> parts_of(const std::string& source, const std::vector<SampledT
         "{}: {}, {}", source, name_of(tasks[t].search.task.key.task.backend), environments[t]);
     auto part =
         std::find_if(parts.begin(), parts.end(), [&](const Part& one) { return one.name == name; });
-    if (part == parts.end()) part = parts.insert(parts.end(), Part{name, source, {}, {}, {}});
-    part->backend = name_of(tasks[t].search.task.key.task.backend);
+    if (part == parts.end())
+      part = parts.insert(
+          parts.end(), Part{.name = name,
+                            .source = source,
+                            .backend = std::string(name_of(tasks[t].search.task.key.task.backend)),
+                            .environment = environments[t]});
     part->tasks.push_back(tasks[t]);
   }
   return parts;
@@ -126,7 +151,7 @@ void add_part(std::vector<Part>& parts, Part part) {
     });
   };
   const auto same = std::find_if(parts.begin(), parts.end(), [&](const Part& one) {
-    return one.name == part.name &&
+    return one.name == part.name && one.machine == part.machine &&
            std::none_of(part.tasks.begin(), part.tasks.end(),
                         [&](const SampledTask& task) { return searches(one, task); });
   });
@@ -162,29 +187,32 @@ bool is_slow(const std::string& agent) {
   return agent.starts_with("bandit") || agent.starts_with(kPpo);
 }
 
-/// ln(time) of each arm over its default's in the same cells of the other parts of its source and
-/// backend, mean over them; where no other part has the setting, as the default.
-std::vector<double> ranking(const SampledTask& task, const Part& own,
-                            const std::vector<Part>& parts) {
-  const ActionSpace& space = *task.search.task.space;
-  std::vector<std::vector<double>> found(task.arm_us.size());
-  std::map<std::string, std::size_t> arms;
-  for (std::size_t a = 0; a < found.size(); ++a) arms[space.text(space.arms()[a])] = a;
-  for (const Part& part : parts) {
-    if (part.name == own.name || part.source != own.source || part.backend != own.backend) continue;
-    for (const SampledTask& other : part.tasks) {
-      if (other.search.task.key.task != task.search.task.key.task) continue;
-      const ActionSpace& others = *other.search.task.space;
-      for (std::size_t b = 0; b < other.arm_us.size(); ++b) {
-        const auto arm = arms.find(others.text(others.arms()[b]));
-        if (arm == arms.end() || other.arm_us[b].empty()) continue;
-        found[arm->second].push_back(std::log(median(other.arm_us[b]) / median(other.arm_us[0])));
-      }
-    }
+/// What a part measured of its cells, on all launches.
+std::vector<PlacedCell> placed_cells(const Part& part) {
+  std::vector<PlacedCell> cells;
+  for (const SampledTask& task : part.tasks) {
+    PlacedCell cell{part.place(), part.shared_memory(), task.search.task.key.task, {}};
+    const ActionSpace& space = *task.search.task.space;
+    for (std::size_t a = 1; a < task.arm_us.size(); ++a)
+      if (!task.arm_us[a].empty())
+        cell.log_ratio[setting_key(space.setting(space.arms()[a]))] =
+            std::log(median(task.arm_us[a]) / median(task.arm_us[0]));
+    if (!cell.log_ratio.empty()) cells.push_back(std::move(cell));
   }
-  std::vector<double> prior;
-  for (const auto& logs : found) prior.push_back(logs.empty() ? 0 : mean(logs));
-  return prior;
+  return cells;
+}
+
+/// What a search in `held` may start from.
+std::vector<PlacedCell> other_places(const Part& held, const std::vector<Part>& parts,
+                                     const std::string& hold_out) {
+  std::vector<PlacedCell> cells;
+  for (const Part& part : parts) {
+    if (part.backend != held.backend || part.place() == held.place()) continue;
+    if (hold_out == "machine" && part.machine == held.machine) continue;
+    const std::vector<PlacedCell> more = placed_cells(part);
+    cells.insert(cells.end(), more.begin(), more.end());
+  }
+  return cells;
 }
 
 std::unique_ptr<Agent> agent_of(const std::string& name, const AgentOptions& options) {
@@ -195,16 +223,21 @@ std::unique_ptr<Agent> agent_of(const std::string& name, const AgentOptions& opt
 
 void search_part(Part& part, const std::vector<Part>& parts, const Options& options) {
   std::vector<SampledTask> ranked = part.tasks;
-  bool has_others = false;
+  const std::vector<PlacedCell> cells = other_places(part, parts, options.hold_out);
   for (SampledTask& task : ranked) {
-    task.search.task.prior_log_us = ranking(task, part, parts);
-    task.search.task.prior_trust = 1;
-    for (const double one : task.search.task.prior_log_us) has_others = has_others || one != 0;
+    std::vector<PlacedCell> seen = cells;
+    if (options.hold_out == "size")
+      std::erase_if(seen, [&](const PlacedCell& cell) {
+        return cell.key.bin == task.search.task.key.task.bin;
+      });
+    const PlaceRanking ranking = rank_by_places(task.search.task, part.shared_memory(), seen);
+    if (start_from(task.search.task, ranking))
+      part.drawn.insert(ranking.places.begin(), ranking.places.end());
   }
   for (const std::string& agent : options.agents)
     for (const int looks : options.looks) {
       const bool placed = agent.ends_with(kPlaces);
-      if (placed && !has_others) continue;
+      if (placed && part.drawn.empty()) continue;
       ReplayOptions replayed;
       replayed.agents = {agent};
       replayed.seeds = is_slow(agent) ? std::min(options.seeds, options.slow_seeds) : options.seeds;
@@ -305,6 +338,9 @@ void print_parts(const std::string& title, const std::vector<const Part*>& parts
   }
   fmt::print("\n## {}\n\n{} cells with {:.1f} settings each; {} cells count", title, cells,
              static_cast<double>(settings) / static_cast<double>(cells), counting);
+  if (parts.size() == 1 && !parts[0]->drawn.empty())
+    fmt::print(" (\"+places\" drew from {})",
+               join({parts[0]->drawn.begin(), parts[0]->drawn.end()}, ", "));
   if (counting == 0) {
     fmt::print(".\n");
     return;
@@ -344,6 +380,13 @@ std::string csv_rows(const std::vector<Part>& parts) {
   return text;
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw Error(ErrorKind::input, path + ": cannot be written");
+}
+
 int number_of(const std::string& option, const std::string& text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -361,6 +404,8 @@ std::vector<std::string> listed(const std::string& text) {
 
 Options parse(const std::vector<std::string>& words) {
   Options options;
+  std::string machine = "here";
+  bool searched = true;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& option = words[i];
     const auto value = [&] {
@@ -370,10 +415,21 @@ Options parse(const std::vector<std::string>& words) {
     if (option == "--sweep") {
       const std::string file = value();
       const std::string db = value();
-      options.sweeps.push_back({file, db, value()});
+      options.sources.push_back({file, db, value(), machine, searched});
     } else if (option == "--grid") {
       const std::string name = value();
-      options.grids.emplace_back(name, value());
+      options.sources.push_back({name, value(), "", machine, searched});
+    } else if (option == "--drawn" || option == "--searched") {
+      searched = option == "--searched";
+    } else if (option == "--machine") {
+      machine = value();
+    } else if (option == "--hold-out") {
+      options.hold_out = value();
+      if (options.hold_out != "environment" && options.hold_out != "machine" &&
+          options.hold_out != "size")
+        throw Error(ErrorKind::input, "--hold-out: expected environment, machine or size");
+    } else if (option == "--write-places") {
+      options.places = value();
     } else if (option == "--agents") {
       options.agents = listed(value());
     } else if (option == "--looks") {
@@ -392,7 +448,7 @@ Options parse(const std::vector<std::string>& words) {
       throw Error(ErrorKind::input, "unknown option " + option);
     }
   }
-  if (options.sweeps.empty() && options.grids.empty())
+  if (options.sources.empty())
     throw Error(ErrorKind::input, "nothing to search: --sweep EXPERIMENT DB RUN, --grid NAME DB");
   if (options.agents.empty()) options.agents = all_agents();
   if (!make_dlib_agent({})) std::erase(options.agents, "dlib");
@@ -405,18 +461,27 @@ int main(int argc, char** argv) {
   try {
     const Options options = parse({argv + 1, argv + argc});
     std::vector<Part> parts;
-    for (const auto& [experiment, db, run] : options.sweeps)
-      for (Part& part : sweep_parts(experiment, db, run)) add_part(parts, std::move(part));
-    for (const auto& [name, db] : options.grids)
-      for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
-    for (Part& part : parts) search_part(part, parts, options);
-    print_report(parts, options);
-    if (!options.rows.empty()) {
-      std::ofstream file(options.rows);
-      file << csv_rows(parts);
-      file.close();
-      if (!file) throw Error(ErrorKind::input, options.rows + ": cannot be written");
+    for (const auto& source : options.sources)
+      for (Part& part : source.run.empty()
+                            ? grid_parts(source.experiment, source.database)
+                            : sweep_parts(source.experiment, source.database, source.run)) {
+        part.machine = source.machine;
+        part.searched = source.searched;
+        add_part(parts, std::move(part));
+      }
+    if (!options.places.empty()) {
+      std::vector<PlacedCell> cells;
+      for (const Part& part : parts) {
+        const std::vector<PlacedCell> more = placed_cells(part);
+        cells.insert(cells.end(), more.begin(), more.end());
+      }
+      write_file(options.places, places_text(cells));
     }
+    for (Part& part : parts)
+      if (part.searched) search_part(part, parts, options);
+    std::erase_if(parts, [](const Part& part) { return !part.searched; });
+    print_report(parts, options);
+    if (!options.rows.empty()) write_file(options.rows, csv_rows(parts));
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "agents_report: {}\n", error.what());

@@ -79,19 +79,28 @@ double place_likeness(const RegimeKey& a, const RegimeKey& b) {
          (a.regime == b.regime ? 1 : kOtherRegime) * std::exp(-0.5 * distance);
 }
 
-KernelMeans::Entry KernelMeans::fresh(const Task& task) {
-  Entry entry;
-  for (const Action& action : task.space->arms()) {
-    Arm arm{features_of(*task.space, action)};
+std::vector<double> expected_before_looks(const Task& task) {
+  const auto& arms = task.space->arms();
+  std::vector<double> expected(arms.size(), 0);
+  const bool modelled = task.prior_log_us.size() == arms.size();
+  // What was measured elsewhere says of every algorithm how it stands.
+  if (modelled && is_placed(task)) return task.prior_log_us;
+  for (std::size_t a = 0; a < arms.size(); ++a)
     for (std::size_t k = 0; k < task.space->implementation_knobs(); ++k)
-      if (action[k] != 0) arm.prior += kOtherAlgorithm;
-    entry.arms.push_back(std::move(arm));
-  }
-  if (task.prior_log_us.size() != entry.arms.size()) return entry;
+      if (arms[a][k] != 0) expected[a] += kOtherAlgorithm;
+  if (!modelled) return expected;
   const double level = std::accumulate(task.prior_log_us.begin(), task.prior_log_us.end(), 0.0) /
-                       static_cast<double>(entry.arms.size());
-  for (std::size_t a = 0; a < entry.arms.size(); ++a)
-    entry.arms[a].prior += task.prior_trust * std::clamp(task.prior_log_us[a] - level, -2.0, 2.0);
+                       static_cast<double>(arms.size());
+  for (std::size_t a = 0; a < arms.size(); ++a)
+    expected[a] += task.prior_trust * std::clamp(task.prior_log_us[a] - level, -2.0, 2.0);
+  return expected;
+}
+
+KernelMeans::Entry KernelMeans::fresh(const Task& task) {
+  const std::vector<double> expected = expected_before_looks(task);
+  Entry entry;
+  for (std::size_t a = 0; a < expected.size(); ++a)
+    entry.arms.push_back({features_of(*task.space, task.space->arms()[a]), expected[a]});
   return entry;
 }
 

@@ -30,6 +30,14 @@ double setting_likeness(const std::vector<SettingFeature>& a, const std::vector<
 /// collective or regime differ. 0 between libraries.
 double place_likeness(const RegimeKey& a, const RegimeKey& b);
 
+/// Is the prior what was measured in other places (places.hpp)? It is believed whole.
+inline bool is_placed(const Task& task) {
+  return task.prior_trust == 1 && !task.prior_log_us.empty();
+}
+/// ln(time) that is expected of each arm before any look, up to a constant: what other places or an
+/// analytic model say, and that libraries choose their own algorithm with care.
+std::vector<double> expected_before_looks(const Task& task);
+
 /// Kernel-weighted means: what a setting is expected to take is the mean of all looks, each weighed
 /// by how alike its place and its setting are (Nadaraya 1964, Watson 1964), beyond what its task
 /// takes on average. What little weight speaks of may be much better: measured next is where the

@@ -152,20 +152,24 @@ Policy untrained_policy(std::uint64_t seed, int columns) {
   return policy;
 }
 
-std::string shipped_policy() {
+std::string shipped_file(const std::string& variable, const std::string& below_tuner) {
   namespace fs = std::filesystem;
-  const char* named = std::getenv("DYNAMICCL_POLICY");
+  const char* named = variable.empty() ? nullptr : std::getenv(variable.c_str());
   if (named != nullptr && *named != '\0') return named;
   std::error_code problem;
   fs::path folder = fs::read_symlink("/proc/self/exe", problem).parent_path();
   constexpr int kLevels = 5;
   for (int level = 0; !problem && level < kLevels; ++level, folder = folder.parent_path()) {
     for (const fs::path& root : {folder, folder / "share" / "dynamiccl"}) {
-      const fs::path file = root / "tuner" / "policy" / "pretrained.policy";
+      const fs::path file = root / "tuner" / below_tuner;
       if (fs::exists(file, problem)) return file.string();
     }
   }
   return "";
+}
+
+std::string shipped_policy() {
+  return shipped_file("DYNAMICCL_POLICY", "policy/pretrained.policy");
 }
 
 std::string policy_or_throw(const std::string& path) {

@@ -32,6 +32,10 @@ struct Policy {
 ///        those stay that keep_features() keeps, and the provenance names them
 Policy untrained_policy(std::uint64_t seed, int columns = 0);
 
+/// A file that comes with the program, in tuner/ in a folder above it or where it was built; ""
+/// where there is none. @param variable of the environment that outranks it; "" = none does
+std::string shipped_file(const std::string& variable, const std::string& below_tuner);
+
 /// The policy that comes with the program: $DYNAMICCL_POLICY, else tuner/policy/pretrained.policy
 /// in a folder above the program or where it was built; "" where there is none.
 std::string shipped_policy();

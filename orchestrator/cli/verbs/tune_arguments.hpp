@@ -16,11 +16,16 @@
 
 namespace dynamiccl {
 
+/// Words of --places: start from nothing; from the file that comes along.
+inline constexpr const char* kNoPlaces = "none";
+inline constexpr const char* kShippedPlaces = "shipped";
+
 /// What `tune` was asked for.
 struct TuneArguments {
   ExperimentArguments experiment;
   std::string agent;
   std::string policy;
+  std::string places = kNoPlaces;  ///< or kShippedPlaces, or a file
   std::string table = "results/tuned.json";
   std::string out;
   std::string from;

@@ -27,6 +27,7 @@
 #include "orchestrator/run/held_folder.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/tune/export_check.hpp"
+#include "orchestrator/tune/measured_places.hpp"
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
@@ -54,7 +55,7 @@ constexpr std::string_view kRare =
 
 constexpr std::array kModes{
     Mode{"search", "search the settings of FILE's cells, confirm each choice, write a table",
-         "--agent --evaluations --seed --policy --table --between-runs --environments"},
+         "--agent --evaluations --seed --policy --places --table --between-runs --environments"},
     Mode{"sweep", "measure every setting of every cell and store it", "--resume"},
     Mode{"replay", "let agents search a stored sweep, and compare them",
          "--agent --evaluations --seed --seeds --policy --confirm --from --between-runs "
@@ -255,6 +256,7 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
   print_tuning(plan, result, arguments.between_runs ? TuningKind::between_runs : TuningKind::search,
                shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
+  if (const std::string judged = judged_places(plan, result); !judged.empty()) console.note(judged);
   const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
   console.note(fmt::format("{} where all settings would need {}",
                            counted(result.evaluations, "evaluation"), result.arms));
@@ -306,6 +308,11 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
                              counted(loaded.plan.tasks.size(), "task"),
                              counted(loaded.plan.arm_count(), "setting"),
                              own > 0 ? fmt::format(", {} of which no job can load", own) : ""));
+    if (!arguments.between_runs && !table && arguments.places != kNoPlaces)
+      console.note(
+          start_from_places(loaded.plan, loaded.experiment,
+                            known_places(arguments.places == kShippedPlaces ? "" : arguments.places,
+                                         Reader(shared.db))));
     DecisionLog log(shared.db);
     if (table)
       return finish_apply(
@@ -375,6 +382,8 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
   verb.add_option("--policy", arguments.policy,
                   "policy file of the ppo agent (the one that comes along)");
+  verb.add_option("--places", arguments.places,
+                  "start from what other places measured: none, shipped or a file (none)");
   verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
 }
 

@@ -116,7 +116,7 @@ TEST_CASE("each mode of tune has a help of its own, and old spellings say the ne
     CHECK(help.exit_code == 0);
     CHECK(help.out.starts_with("tune " + mode + ": "));
     CHECK(options(help.out) >= 8);
-    if (mode == "search") CHECK(options(help.out) <= 15);
+    if (mode == "search") CHECK(options(help.out) <= 16);
     CHECK((help.out.find("--launches") != std::string::npos) == (mode == "job"));
     CHECK((help.out.find("\n  --from") != std::string::npos) == (mode == "replay"));
     CHECK(run({"tune", "--help"}).out.find("dynamiccl tune " + mode) != std::string::npos);
