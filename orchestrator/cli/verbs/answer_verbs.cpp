@@ -248,18 +248,27 @@ void add_query_verb(CLI::App& app, Shared& shared) {
 
 namespace {
 
-/// What people choose a run by; the rest is for programs, and `show` has it.
+/// What people choose a run by; the rest is for programs, and `show` has it. Where a run was
+/// imported, from what.
 Table listed_for_people(const Table& runs) {
-  const std::vector<std::pair<std::string, std::string>> kept{
+  std::vector<std::pair<std::string, std::string>> kept{
       {"run_id", "run_id"},           {"name", "name"},   {"status", "status"},
       {"started_utc", "started_utc"}, {"cells", "cells"}, {"attempts", "launches"},
       {"launches_ok", "ok"}};
+  const auto place_of = [&](const std::string& column) {
+    const auto found = std::find(runs.columns.begin(), runs.columns.end(), column);
+    DYN_ASSERT(found != runs.columns.end(), "`list` names columns of the query runs");
+    return static_cast<std::size_t>(found - runs.columns.begin());
+  };
+  const std::size_t imported = place_of("imported_format");
+  if (std::any_of(runs.rows.begin(), runs.rows.end(), [&](const auto& row) {
+        return !std::holds_alternative<std::monostate>(row[imported]);
+      }))
+    kept.emplace_back("imported_format", "imported");
   Table listed;
   std::vector<std::size_t> places;
   for (const auto& [column, heading] : kept) {
-    const auto found = std::find(runs.columns.begin(), runs.columns.end(), column);
-    DYN_ASSERT(found != runs.columns.end(), "`list` names columns of the query runs");
-    places.push_back(static_cast<std::size_t>(found - runs.columns.begin()));
+    places.push_back(place_of(column));
     listed.columns.push_back(heading);
   }
   for (const auto& row : runs.rows) {
