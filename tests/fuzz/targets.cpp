@@ -16,6 +16,8 @@
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
+#include "orchestrator/doctor/job/job_logs.hpp"
+#include "orchestrator/doctor/job/job_verdict.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/experiment/expression.hpp"
 #include "orchestrator/import/foreign_table.hpp"
@@ -74,6 +76,16 @@ void read_nccl_json(const std::string& input) {
 }
 void read_osu(const std::string& input) { import_text(input, read_osu_text, "osu"); }
 void read_imb(const std::string& input) { import_text(input, read_imb_text, "imb"); }
+
+/// As two ranks' files, so that they are compared with each other.
+void read_job_logs(const std::string& input) {
+  LoggedJob job;
+  for (const char* name : {"trace_0", "trace_1"}) read_job_file(job, input, name);
+  LogLook look;
+  look.verdict = verdict(job);
+  to_text(look);
+  (void)to_json(look).dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 /// From DYNAMICCL_FUZZ_SOURCE where the program runs away from its checkout.
 const std::map<std::string, EnvironmentProfile>& shipped_profiles() {
@@ -218,7 +230,8 @@ const std::vector<Target>& targets() {
                                        {"call-table", read_call_table},
                                        {"region", read_region},
                                        {"provenance", read_provenance},
-                                       {"database", read_database}};
+                                       {"database", read_database},
+                                       {"job-log", read_job_logs}};
   return all;
 }
 

@@ -17,6 +17,7 @@
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/doctor/job/job_logs.hpp"
 #include "orchestrator/doctor/job/look_at_job.hpp"
 #include "orchestrator/doctor/least.hpp"
 #include "orchestrator/doctor/output.hpp"
@@ -318,16 +319,9 @@ int look_at_cluster(const DoctorArguments& arguments, const ClusterOptions& opti
   return preflight.found() ? exit_code::kDoctor : exit_code::kFine;
 }
 
-/// A job that runs is looked at from outside: nothing is started.
-int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
-  for (const auto& options : {arguments.of_one_machine, arguments.of_launches, arguments.of_proofs})
-    refuse_given(options, "does not go with --job, which looks at a job as it runs");
-  if (!arguments.machine.empty())
-    throw Error(ErrorKind::input, "doctor: --machine and --job exclude each other");
-  const InterruptGuard guard;
-  LookOptions options;
-  options.interrupted = [] { return interrupt_signal() != 0; };
-  const auto look = look_at_job(arguments.jobs, options);
+/// Texts of others, so without what would steer a terminal.
+template <class Look>
+int say_of_job(const Look& look, const Shared& shared) {
   if (shared.json)
     fmt::print("{}\n", printable_json(to_json(look).dump(
                            1, ' ', false, nlohmann::json::error_handler_t::replace)));
@@ -343,6 +337,23 @@ int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
     default:
       return exit_code::kFine;
   }
+}
+
+/// A job that runs is looked at from outside, or what it has left is read: nothing is started.
+int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
+  for (const auto& options : {arguments.of_one_machine, arguments.of_launches, arguments.of_proofs})
+    refuse_given(options, "does not go with --job, which looks at a job as it runs");
+  if (!arguments.machine.empty())
+    throw Error(ErrorKind::input, "doctor: --machine and --job exclude each other");
+  const auto logs = std::count_if(arguments.jobs.begin(), arguments.jobs.end(), names_logs);
+  if (logs > 0 && static_cast<std::size_t>(logs) < arguments.jobs.size())
+    throw Error(ErrorKind::input,
+                "doctor: --job names files and processes: a job that runs, or what one has left");
+  const InterruptGuard guard;
+  if (logs > 0) return say_of_job(look_at_logs(arguments.jobs), shared);
+  LookOptions options;
+  options.interrupted = [] { return interrupt_signal() != 0; };
+  return say_of_job(look_at_job(arguments.jobs, options), shared);
 }
 
 void refuse_beside_least(const DoctorArguments& arguments) {
@@ -471,7 +482,8 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
           "--job", arguments.jobs,
           "look at a job as it runs, from outside, for 12 s at most: which rank hangs or is "
           "slow, and why (a process id of its launcher or of a rank, a container, "
-          "slurm:JOB; several are one job)")
+          "slurm:JOB; several are one job); or read what it has left: files or a folder of "
+          "NCCL's log, PyTorch's flight recorder, ncclras")
       ->take_all();
   verb.add_option("--machine", arguments.machine,
                   "start nothing: say what the profiles would do on the machine whose facts this "
@@ -499,6 +511,7 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor --hosts node1,node2,node3,node4      which node is to be drained\n"
       "  dynamiccl doctor --slurm --nodes 8\n"
       "  dynamiccl doctor --job $(pgrep -n mpirun)      which rank hangs or is slow\n"
+      "  dynamiccl doctor --job /tmp/traces      the same from logs and dumps\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
       "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken\n"
       "promise, an environment in which no backend ran, or a named environment or backend that "

@@ -112,14 +112,6 @@ std::vector<Summary> summaries_of(const LiveJob& job) {
   return all;
 }
 
-/// "rank 1", "ranks 1, 2 and 3".
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
-  return text;
-}
-
 template <class Predicate>
 std::vector<const Summary*> those(const std::vector<Summary>& all, Predicate predicate) {
   std::vector<const Summary*> found;
@@ -465,6 +457,16 @@ JobVerdict rest_of(const LiveJob& job, const std::vector<Summary>& all) {
 }
 
 }  // namespace
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 12;
+  const auto shown = std::min(ranks.size(), kMost);
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < shown; ++i)
+    text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+  if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
+  return text;
+}
 
 JobVerdict verdict(const LiveJob& job) {
   const auto all = summaries_of(job);

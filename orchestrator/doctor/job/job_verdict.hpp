@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "orchestrator/doctor/job/live_job.hpp"
@@ -21,7 +22,11 @@ namespace dynamiccl {
 ///   moving       nothing of these: the job goes on
 ///   idle         no rank is in a call and none works
 ///   unseen       no stack can be read, and nothing else tells
+/// Of what a job has left, verdict(const LoggedJob&) says the like.
 JobVerdict verdict(const LiveJob& job);
+
+/// "rank 1", "ranks 1, 2 and 3".
+std::string ranks_text(const std::vector<int>& ranks);
 
 /// Whether a hang is as sure as it gets, so that looking on tells no more.
 bool is_settled(const JobVerdict& verdict, const LiveJob& job);

@@ -112,11 +112,24 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
   return look;
 }
 
-std::string to_text(const JobLook& look) {
-  const auto& said = look.verdict;
+std::string to_text(const JobVerdict& said) {
   std::string text = fmt::format("{} ({}): {}\n", name_of_state(said.state), said.id, said.says);
   for (const auto& line : said.evidence) text += "  " + line + "\n";
   for (const auto& line : said.next) text += "  next: " + line + "\n";
+  return text;
+}
+
+nlohmann::json to_json(const JobVerdict& said) {
+  return {{"state", name_of_state(said.state)},
+          {"verdict", said.id},
+          {"ranks", said.ranks},
+          {"says", said.says},
+          {"evidence", said.evidence},
+          {"next", said.next}};
+}
+
+std::string to_text(const JobLook& look) {
+  std::string text = to_text(look.verdict);
   for (const auto& remark : look.remarks) {
     text += fmt::format("  NOTE {}: {}\n", remark.id, remark.says);
     text += fmt::format("    fix: {}\n", remark.fix);
@@ -132,19 +145,13 @@ std::string to_text(const JobLook& look) {
 }
 
 nlohmann::json to_json(const JobLook& look) {
-  const auto& said = look.verdict;
-  nlohmann::json object{{"state", name_of_state(said.state)},
-                        {"verdict", said.id},
-                        {"ranks", said.ranks},
-                        {"says", said.says},
-                        {"evidence", said.evidence},
-                        {"next", said.next},
-                        {"world", look.job.world},
-                        {"seconds", look.job.seconds},
-                        {"looks", look.stacks},
-                        {"core_seconds", look.stack_cpu_s},
-                        {"remarks", nlohmann::json::array()},
-                        {"processes", nlohmann::json::array()}};
+  auto object = to_json(look.verdict);
+  object.update({{"world", look.job.world},
+                 {"seconds", look.job.seconds},
+                 {"looks", look.stacks},
+                 {"core_seconds", look.stack_cpu_s},
+                 {"remarks", nlohmann::json::array()},
+                 {"processes", nlohmann::json::array()}});
   for (const auto& remark : look.remarks)
     object["remarks"].push_back({{"id", remark.id}, {"says", remark.says}, {"fix", remark.fix}});
   for (const auto& rank : look.job.ranks) {

@@ -32,6 +32,10 @@ struct LookOptions {
 /// @throws Error(input) where no rank is found
 JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options = {});
 
+/// State, verdict, evidence and what to type.
+std::string to_text(const JobVerdict& said);
+nlohmann::json to_json(const JobVerdict& said);
+
 std::string to_text(const JobLook& look);
 nlohmann::json to_json(const JobLook& look);
 

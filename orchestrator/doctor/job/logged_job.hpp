@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/vocabulary/json.hpp"
+#include "orchestrator/doctor/job/live_job.hpp"
+
+// What a job has left in files, as pure data. Readers add to it and never throw for what they read:
+// a line that says nothing known says nothing.
+namespace dynamiccl {
+
+/// The place of a call among a communicator's: NCCL's opCount or PyTorch's sequence number, and the
+/// how many-th with it, as calls in a group share one. {0, 0} is the communicator's start in NCCL's
+/// log, and its first call is {1, 0}.
+using CallPlace = std::pair<std::uint64_t, std::uint64_t>;
+
+struct LoggedCall {
+  std::string name;        ///< "AllReduce"
+  std::string arguments;   ///< "count 128 datatype 7"; "" = not given
+  bool must_agree = true;  ///< arguments have to be equal on all ranks
+  bool ended = false;
+};
+
+struct LoggedMember {
+  int rank = -1;                          ///< -1 = not given
+  int gpu = -1;                           ///< number in NCCL's lines
+  std::string host;                       ///< "" = not given
+  std::map<CallPlace, LoggedCall> calls;  ///< the last of them
+  std::optional<CallPlace> entered;       ///< the last
+  std::optional<CallPlace> ended;         ///< the last, where that is known
+
+  void enter(const CallPlace& place, LoggedCall call);
+};
+
+/// Ranks that call collectives together.
+struct LoggedGroup {
+  std::string name;
+  std::set<int> expected;  ///< empty = not given
+  std::size_t size = 0;    ///< 0 = not given
+  bool tells_ends = false;
+  bool timed_out = false;  ///< somebody waited for longer than its watchdog allows
+  std::map<std::string, LoggedMember> members;
+};
+
+/// One answer of NCCL's RAS on one communicator.
+struct RasAnswer {
+  std::string communicator;
+  std::map<int, std::map<std::string, std::uint64_t>> launched;  ///< by rank and collective
+  struct Missing {
+    std::string where;  ///< "process 809 on node 10.0.0.1"
+    bool dead = false;
+    bool unresponsive = false;
+  };
+  std::map<int, Missing> missing;
+};
+
+struct LoggedJob {
+  std::map<std::string, LoggedGroup> groups;
+  std::vector<RasAnswer> ras;
+  bool ras_is_content = false;                  ///< it answered, and found nothing
+  std::vector<JobVerdict> said;                 ///< by lines that name a rank themselves
+  std::vector<std::string> warnings;            ///< NCCL's, the first of each kind
+  std::map<std::string, std::string> group_of;  ///< NCCL's "host:pid:comm" to the group's key
+};
+
+/// Text of NCCL (NCCL_DEBUG=INFO, with COLL in NCCL_DEBUG_SUBSYS), of PyTorch's watchdog and of
+/// `ncclras`, in any mixture.
+void read_log_text(LoggedJob& job, std::string_view text);
+
+/// A dump of PyTorch's flight recorder. @param rank whose it is
+void read_flight_record(LoggedJob& job, const nlohmann::json& dump, int rank);
+
+/// What NCCL's RAS answers in JSON.
+void read_ras_answer(LoggedJob& job, const nlohmann::json& answer);
+
+/// That of ranks some have launched more of a collective than others.
+/// @param by_count how many ranks have launched so many, and which, as far as that is known
+/// @param stood nothing moved between two answers
+struct RanksAtCount {
+  std::size_t ranks = 0;
+  std::vector<int> named;
+};
+JobVerdict uneven_counts(const std::string& call,
+                         const std::map<std::uint64_t, RanksAtCount>& by_count, bool stood);
+
+/// Pure, from the list of verdict(const LiveJob&), and of these:
+///   absent   others have entered a call and it has not: whether it works is not in a log
+JobVerdict verdict(const LoggedJob& job);
+
+}  // namespace dynamiccl
