@@ -43,9 +43,33 @@ std::set<std::string> mounted_from_machine(const Environment& environment, int r
   return points;
 }
 
-/// Attempts that must fail, each with what it is for.
-const std::vector<std::pair<std::string, std::string>>& attempts() {
-  static const std::vector<std::pair<std::string, std::string>> list{
+/// Commands that must fail, each with what it is for.
+using Attempts = std::vector<std::pair<std::string, std::string>>;
+
+/// Those that do not fail in a rank, one line each; "" where all do. One entry of the container
+/// for all of them: it takes longer than what is tried.
+std::string successes(const Environment& environment, int rank, const Attempts& attempts) {
+  std::string script;
+  for (const auto& [command, what] : attempts)
+    script += "sh -c " + shell_quote(command) + " >/dev/null 2>&1 </dev/null && echo " +
+              shell_quote(what + ": " + command) + "\n";
+  script += "echo all were tried";
+  const auto tried = run_command(environment.wrap_rank(rank, {"sh", "-c", script}, {}));
+  const std::string end = "all were tried\n";
+  if (tried.exit_code != 0 || !tried.out.ends_with(end))
+    return "not all were tried: " + tried.out + tried.err;
+  return tried.out.substr(0, tried.out.size() - end.size());
+}
+
+/// What changes the programs that ranks run.
+Attempts writes_into(const std::string& programs) {
+  return {{"echo x > " + programs + "/worker", "writes into the programs"},
+          {"rm " + programs + "/worker", "removes a program"},
+          {"touch " + programs + "/y", "adds a program"}};
+}
+
+const Attempts& attempts() {
+  static const Attempts list{
       {"mount -t tmpfs none /mnt", "mounts"},
       {"mount -o remount,rw /proc/sys", "makes the kernel's settings writable"},
       {"echo 1 > /proc/sys/kernel/core_pattern", "sets what the machine runs on a crash"},
@@ -89,14 +113,8 @@ void check_from_inside(const EnvironmentProfile& profile) {
       return point.starts_with(run_folder_root() + "/dyn-");
     });
     CHECK(points == std::set<std::string>{});
-    for (const auto& [command, what] : attempts()) {
-      INFO(what << ": " << command);
-      CHECK(run_command(environment->wrap_rank(rank, {"sh", "-c", command}, {})).exit_code != 0);
-    }
-    for (const auto& write :
-         {"echo x > " + programs.path() + "/worker", "rm " + programs.path() + "/worker",
-          "touch " + programs.path() + "/y"})
-      CHECK(run_command(environment->wrap_rank(rank, {"sh", "-c", write}, {})).exit_code != 0);
+    CHECK(successes(*environment, rank, attempts()) == "");
+    CHECK(successes(*environment, rank, writes_into(programs.path())) == "");
   }
   std::string kept;
   std::getline(std::ifstream(programs.path() + "/worker"), kept);
@@ -129,8 +147,8 @@ namespace {
 
 /// Beside attempts(), which an ordinary user may try without harm where they succeed: opened, not
 /// written.
-const std::vector<std::pair<std::string, std::string>>& harmless_attempts() {
-  static const std::vector<std::pair<std::string, std::string>> list{
+const Attempts& harmless_attempts() {
+  static const Attempts list{
       {"mount -t tmpfs none /mnt", "mounts"},
       {"mount -o remount,rw /proc/sys", "makes the kernel's settings writable"},
       {": >> /proc/sys/kernel/core_pattern", "sets what the machine runs on a crash"},
@@ -157,23 +175,17 @@ std::string found_in_apptainer(const EnvironmentProfile& profile, const std::str
   prepare(profile, {});
   const auto environment = start_environment(profile, request);
   std::string found;
-  const auto inside = [&](int rank, const std::string& command) {
-    return run_command(environment->wrap_rank(rank, {"sh", "-c", command}, {}));
-  };
   for (int rank = 0; rank < 2; ++rank) {
-    const auto status = inside(rank, "grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status");
+    const auto status = run_command(environment->wrap_rank(
+        rank, {"sh", "-c", "grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status"}, {}));
     if (status.exit_code != 0) return "no rank: " + status.err;
     // In a user namespace of their own capabilities say nothing of the machine.
     for (const char* line :
          {"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"})
       if (status.out.find(line) == std::string::npos)
         found += std::string("not ") + line + ": " + status.out + "\n";
-    for (const std::string& write : {"echo x > " + programs + "/worker",
-                                     "rm " + programs + "/worker", "touch " + programs + "/y"})
-      if (inside(rank, write).exit_code == 0) found += "writes into the programs: " + write + "\n";
-    if (!ways_out) continue;
-    for (const auto& [command, what] : harmless_attempts())
-      if (inside(rank, command).exit_code == 0) found += what + ": " + command + "\n";
+    found += successes(*environment, rank, writes_into(programs));
+    if (ways_out) found += successes(*environment, rank, harmless_attempts());
   }
   environment->stop();
   return found;

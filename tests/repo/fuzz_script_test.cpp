@@ -129,7 +129,7 @@ constexpr const char* kFirstGoal = "0.0001";
 
 }  // namespace
 
-TEST_CASE("counts and corpora of fuzz targets go on from an earlier archive", "[fuzz]") {
+TEST_CASE("counts and corpora of fuzz targets go on from an earlier archive", "[fuzz][long]") {
   const FuzzPack pack;
   const auto first = pack.once("out", kFirstGoal, "--archive state.tar");
   INFO(first.out << first.err);
@@ -175,7 +175,7 @@ TEST_CASE("counts and corpora of fuzz targets go on from an earlier archive", "[
   CHECK_THAT(pack.packed("alone/corpus.tar.xz"), ContainsSubstring("two/new-"));
 }
 
-TEST_CASE("a fuzz target's find ends with 1 and is kept with its log", "[fuzz]") {
+TEST_CASE("a fuzz target's find ends with 1 and is kept with its log", "[fuzz][long]") {
   const FuzzPack pack;
   pack.with("crash");
   const auto found = pack.once("out", kFirstGoal, "--archive state.tar");
@@ -195,7 +195,7 @@ TEST_CASE("a fuzz target's find ends with 1 and is kept with its log", "[fuzz]")
   CHECK_THAT(pack.packed("later/finds.tar.xz"), ContainsSubstring("two/crash-1"));
 }
 
-TEST_CASE("an input that only waited for its core is no find", "[fuzz]") {
+TEST_CASE("an input that only waited for its core is no find", "[fuzz][long]") {
   const FuzzPack pack;
   pack.with("slow", "0");
   const auto waited = pack.once("out", kFirstGoal);
@@ -205,7 +205,7 @@ TEST_CASE("an input that only waited for its core is no find", "[fuzz]") {
   CHECK(!fs::exists(pack.path + "/out/finds.tar.xz"));
 }
 
-TEST_CASE("fuzz targets keep their time where a hang takes longer to check", "[fuzz]") {
+TEST_CASE("fuzz targets keep their time where a hang takes longer to check", "[fuzz][long]") {
   const FuzzPack pack;
   pack.with("slow", "100");
   const auto ended = pack.run("15 1 out --goal 3600 --minimise 0 --archive state.tar");
@@ -220,7 +220,7 @@ TEST_CASE("fuzz targets keep their time where a hang takes longer to check", "[f
   CHECK_THAT(pack.packed("state.tar"), ContainsSubstring("counts.json"));
 }
 
-TEST_CASE("a torn archive of fuzz targets is refused by its name", "[fuzz]") {
+TEST_CASE("a torn archive of fuzz targets is refused by its name", "[fuzz][long]") {
   const FuzzPack pack;
   pack.with("crash");
   REQUIRE(pack.once("out", kFirstGoal, "--archive state.tar").exit_code == 1);
@@ -252,7 +252,7 @@ TEST_CASE("a torn archive of fuzz targets is refused by its name", "[fuzz]") {
   CHECK_THAT(damaged.err, ContainsSubstring("out holds a damaged"));
 }
 
-TEST_CASE("fuzz targets keep their time where an input takes longer", "[fuzz]") {
+TEST_CASE("fuzz targets keep their time where an input takes longer", "[fuzz][long]") {
   const FuzzPack pack;
   // Far longer than the call is given, and than what a busy machine adds to it.
   pack.with("wait", "100");

@@ -53,7 +53,7 @@ TEST_CASE("what is built is hardened") {
 
 // What is built here may be a debug build, whose programs have neither: then it is the optimised
 // build's own configuration that says it.
-TEST_CASE("every unit of the optimised build guards its stacks and checks its copies") {
+TEST_CASE("every unit of the optimised build guards its stacks and checks its copies", "[long]") {
   namespace fs = std::filesystem;
   std::string folder = (fs::temp_directory_path() / "hardened-XXXXXX").string();
   REQUIRE(mkdtemp(folder.data()) != nullptr);

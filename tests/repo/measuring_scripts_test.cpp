@@ -374,7 +374,7 @@ TEST_CASE("blocks in several places of a machine have databases of their own") {
     CHECK_THAT(measured, ContainsSubstring(each));
 }
 
-TEST_CASE("the container study's training goes on where the call before ended") {
+TEST_CASE("the container study's training goes on where the call before ended", "[long]") {
   const Folder folder;
   const std::string program = folder.path + "/program";
   std::ofstream(program) << R"(#!/bin/bash
