@@ -18,7 +18,7 @@ function(dyn_install component)
   endforeach()
 endfunction()
 
-dyn_install(program dynamiccl dynamiccl-probe dynamiccl-leader)
+dyn_install(program dynamiccl dynamiccl-probe dynamiccl-leader dynamiccl-aggregator)
 dyn_install(openmpi dynamiccl-worker-openmpi)
 dyn_install(mpich dynamiccl-worker-mpich)
 dyn_install(gloo dynamiccl-worker)
@@ -29,7 +29,7 @@ dyn_install(onehost dynamiccl-onehost)
 # The archive also brings what a machine without Debian's packages lacks. What must match the machine's own programs or
 # driver stays the machine's: the C and C++ libraries, MPI, PyTorch, CUDA and NCCL.
 set(_bundled "")
-foreach(_target dynamiccl dynamiccl-leader dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich)
+foreach(_target dynamiccl dynamiccl-leader dynamiccl-aggregator dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich)
   if(TARGET ${_target})
     set_target_properties(${_target} PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
     string(APPEND _bundled " \"$<TARGET_FILE:${_target}>\"")

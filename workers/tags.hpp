@@ -17,6 +17,7 @@ inline constexpr int kGossipTag = 10;
 inline constexpr int kReportTag = 11;
 inline constexpr int kSettingTag = 12;
 inline constexpr int kGroupTag = 13;
+inline constexpr int kLevelTag = 14;
 /// Pushed and pulled pieces of training: tag + number of the piece.
 inline constexpr int kPieceTag = 1000;
 

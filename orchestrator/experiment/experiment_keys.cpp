@@ -23,15 +23,16 @@ std::string seconds(Micros time) { return fmt::format("{:g} s", time.seconds());
 
 /// What [axes] and [[zip]] have in common.
 std::vector<Key> axis_keys() {
-  return {{"environment", rule::text().some(), "where ranks run: profiles by name"},
-          {"backend", rule::word<Backend>().some(), "communication libraries"},
-          {"architecture", rule::word<Architecture>().some(),
-           "ps: parameter server, ring: all ranks alike"},
-          {"ranks", rule::whole(1, kMostRanks).some(), "processes"},
-          {"datatype", rule::word<DataType>().some(), "element type", "float32"},
-          {"algorithm", rule::text().some(),
-           "\"library\" lets the backend choose; own_ring is this project's", "library"},
-          {"in_place", rule::boolean().some(), "one buffer for both directions", "false"}};
+  return {
+      {"environment", rule::text().some(), "where ranks run: profiles by name"},
+      {"backend", rule::word<Backend>().some(), "communication libraries"},
+      {"architecture", rule::word<Architecture>().some(),
+       "ps: parameter server, ring: all ranks alike"},
+      {"ranks", rule::whole(1, kMostRanks).some(), "processes"},
+      {"datatype", rule::word<DataType>().some(), "element type", "float32"},
+      {"algorithm", rule::text().some(),
+       "\"library\" lets the backend choose; own_ring and two_level are this project's", "library"},
+      {"in_place", rule::boolean().some(), "one buffer for both directions", "false"}};
 }
 
 KeysPtr zip_keys() {

@@ -297,6 +297,18 @@ void require_no_folder(const std::vector<WorkCell>& cells) {
                       cell.algorithm));
 }
 
+/// Started for cells that go through one, which learn where it is.
+std::shared_ptr<AggregatorProcess> start_aggregator(RunConfig& config, const LaunchSite& site) {
+  std::shared_ptr<AggregatorProcess> aggregator;
+  for (WorkCell& cell : config.cells) {
+    if (cell.algorithm != "aggregator") continue;
+    if (aggregator == nullptr)
+      aggregator = std::make_shared<AggregatorProcess>(site.worker_folder, config.ranks);
+    cell.knobs["aggregator"] = aggregator->place();
+  }
+  return aggregator;
+}
+
 /// The launch's secret goes into the launcher's environment, where only this user can read it.
 void give_token(std::vector<Command>& commands, const std::string& token) {
   for (Command& command : commands) command.environment[kRecordsToken] = token;
@@ -361,6 +373,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
                     "launches with --out where there is such an option",
                     launch.folder, error.message()));
   bring_tables(launch.config.cells, launch.folder);
+  launch.aggregator = start_aggregator(launch.config, site);
   std::string run_json = launch.folder + "/run.json";
   launch.start.run_json = to_json(launch.config);
   write_file(run_json, launch.start.run_json);

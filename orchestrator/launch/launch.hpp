@@ -10,6 +10,7 @@
 #include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"
+#include "orchestrator/launch/aggregator_process.hpp"
 #include "orchestrator/launch/cadence.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "orchestrator/launch/process.hpp"
@@ -44,6 +45,8 @@ struct PreparedLaunch {
   LaunchStart start;            ///< what is stored before it starts
   /// Where ranks that do not see `folder` send their records; nullptr: they see it.
   std::shared_ptr<RecordServer> records = nullptr;
+  /// Of cells with the algorithm "aggregator"; nullptr: none.
+  std::shared_ptr<AggregatorProcess> aggregator = nullptr;
 };
 
 /// What came of a launch.

@@ -57,11 +57,6 @@ Bytes size_for_ranks(const WorkCell& cell, int ranks) {
   return parts == 1 || whole == 0 ? cell.size : Bytes(whole);
 }
 
-bool has_own_ring(Collective collective) {
-  return collective == Collective::allreduce || collective == Collective::allgather ||
-         collective == Collective::reduce_scatter;
-}
-
 std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
                             const Capabilities& can) {
   if (const auto reason = can.training_backend_reasons.find(group.backend);
@@ -120,7 +115,7 @@ std::string why_no_algorithm(const PlannedGroup& group, const WorkCell& cell,
                          cell.algorithm, name_of(cell.collective),
                          suggestion(cell.algorithm, offered));
   }
-  const bool own = cell.algorithm == "own_ring" || !has_library_call(cell.collective);
+  const bool own = is_own_algorithm(cell.algorithm) || !has_library_call(cell.collective);
   // Where the data lie and how they are called are the worker's own.
   const bool sets = std::any_of(cell.knobs.begin(), cell.knobs.end(), [](const auto& knob) {
     return knob.first != setting_text(SettingScope::call, "memory") &&
@@ -161,10 +156,15 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return "a parameter server and a worker need 2 ranks, the cell has 1";
   if (group.ranks < 2 && cell.collective == Collective::sendrecv)
     return "sendrecv needs 2 ranks, the cell has 1";
-  if (cell.algorithm == "own_ring" && !has_own_ring(cell.collective))
+  if (is_own_algorithm(cell.algorithm) && !has_own_algorithm(cell.algorithm, cell.collective))
     return fmt::format(
-        "own_ring is written for allreduce, allgather and reduce_scatter, not for {}",
+        "{} is written for {}, not for {}", cell.algorithm,
+        cell.algorithm == "own_ring" ? "allreduce, allgather and reduce_scatter" : "allreduce",
         name_of(cell.collective));
+  if (cell.algorithm == "aggregator" && cell.datatype != DataType::float32 &&
+      cell.datatype != DataType::int32)
+    return fmt::format("an aggregator sums float32, in fixed point, and int32, not {}",
+                       name_of(cell.datatype));
   const auto parts = parts_of(cell.collective, group.ranks);
   if (cell.size.count() % (parts * element_bytes(cell.datatype)) != 0)
     return fmt::format("{} do not split into {} equal part{} of whole {} elements",

@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "tuner/action/algorithm_rows.hpp"
 #include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
@@ -60,7 +61,7 @@ double gain_of(const TableEntry& row) {
 bool names_an_algorithm(const TableEntry& row) {
   if (row.setting.algorithm == "library") return false;
   return is_for_all_sizes(row.key.task.backend)
-             ? row.setting.algorithm != "own_ring"
+             ? !is_own_algorithm(row.setting.algorithm)
              : openmpi_algorithm(row.key.task.collective, row.setting.algorithm) > 0;
 }
 

@@ -103,6 +103,12 @@ void expect_the_doctors_fix(const ActionSpace& space, std::vector<double>& prior
       prior_log_us[a] -= kExpectedGain;
 }
 
+/// The analytic models know one kind of link.
+void expect_two_levels(const ActionSpace& space, std::vector<double>& prior_log_us) {
+  for (std::size_t a = 1; a < space.arms().size(); ++a)
+    if (is_hierarchical(space, space.arms()[a])) prior_log_us[a] = prior_log_us[0] - kHierarchyGain;
+}
+
 TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                    const PlannedGroup& group, std::size_t index, const WorkCell& cell) {
   TuneTask task = task_in(group, index, cell);
@@ -126,8 +132,10 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
       ArmModel(*task.search.task.space, context)
           .log_times(static_cast<double>(cell.size.count()), nominal_path(tier));
   expect_the_doctors_fix(*task.search.task.space, task.search.task.prior_log_us);
+  expect_two_levels(*task.search.task.space, task.search.task.prior_log_us);
   set_task(task.search.task.state, task.search.task.key.task, cell.size, cell.size);
   task.search.task.state.parallelism = options.parallelism;
+  if (context.ina_active) task.search.task.state.ina_active = true;
   return task;
 }
 

@@ -15,6 +15,7 @@
 #include "tuner/agents/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/features.hpp"
+#include "tuner/state/state_from_regime.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
@@ -74,7 +75,10 @@ class LiveTuning {
       if (!references[t].regime_id.empty()) search.task.key.regime = references[t].regime_id;
       if (references[t].trial.ok) tuned.outcome.default_time = references[t].trial.time;
       tuned.outcome.evaluations = 1;
-      tuned.outcome.arm = tuned.candidate = arm_from(table, search, references[t]);
+      if (!references[t].regime.is_null())
+        tuned.outcome.guard = admit(state_from_regime(references[t].regime, search.nodes));
+      if (tuned.outcome.guard == GuardVerdict::pass)
+        tuned.outcome.arm = tuned.candidate = arm_from(table, search, references[t]);
       tuned.outcome.tried =
           tuned.candidate == 0 ? 1 : 2;  // the default, and what the table asks for
       result.tasks.push_back(std::move(tuned));
@@ -206,7 +210,8 @@ class LiveTuning {
   void measure_references(TuningResult& result) {
     std::vector<Ask> asks;
     for (const TunedTask& tuned : result.tasks)
-      if (!tuned.outcome.default_time && tuned.outcome.guard == GuardVerdict::pass)
+      if (!tuned.outcome.default_time && (tuned.outcome.guard == GuardVerdict::pass ||
+                                          tuned.outcome.guard == GuardVerdict::ina_passthrough))
         asks.push_back({tuned.task, 0});
     if (asks.empty()) return;
     const auto measured = evaluator_.measure(asks);

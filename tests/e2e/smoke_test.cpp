@@ -1,6 +1,10 @@
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
+#include <csignal>
 #include <filesystem>
 
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/e2e/program.hpp"
 
@@ -106,4 +110,48 @@ TEST_CASE("an algorithm that nothing has is told, and the run does not count as 
   CHECK(result.err.find("no algorithm \"own_rng\"") != std::string::npos);
   CHECK(result.err.find("own_ring") != std::string::npos);
   CHECK(program.value("SELECT count(*) FROM v_cell WHERE status = 'ok'") == 1);
+}
+
+namespace {
+
+/// Of this program's launches: tests run in a process namespace of their own.
+std::vector<pid_t> aggregators() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (file_text(entry.path().string() + "/cmdline").find("dynamiccl-aggregator") !=
+        std::string::npos)
+      found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+std::string aggregated(const std::string& iterations) {
+  return "name = \"aggregated\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
+         "architecture = \"ring\"\nranks = 3\n[[work]]\ncollective = \"allreduce\"\n"
+         "size = [\"4KiB\", \"1MiB\"]\nalgorithm = \"aggregator\"\n[protocol]\nlaunches = 1\n"
+         "retries = 0\nwarmup = 1\niterations = " +
+         iterations + "\ncell_time_cap = \"60s\"\n";
+}
+
+}  // namespace
+
+TEST_CASE("an aggregator sums for a launch and ends with it; killed, the launch says so",
+          "[C-49]") {
+  const Program program;
+  const auto run = program.run({"run", program.file("a.toml", aggregated("5"))});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(run.out.find("2 ok") != std::string::npos);
+  CHECK(aggregators().empty());
+  const pid_t started = program.start({"run", program.file("b.toml", aggregated("1000000"))});
+  while (aggregators().empty() && !Program::has_ended(started)) usleep(10'000);
+  usleep(1'000'000);
+  for (const pid_t aggregator : aggregators()) kill(aggregator, SIGKILL);
+  CHECK(Program::wait(started) == 1);
+  INFO(program.said());
+  CHECK(program.said().find("the aggregator at") != std::string::npos);
+  CHECK(aggregators().empty());
+  CHECK(program.processes().empty());
 }

@@ -48,10 +48,11 @@ const std::map<std::string, std::vector<std::string>>& layers() {
                  "learn", "search", "export", "job", "online"});
     add_storeys(rows, "workers/", {"core", "profiles/detect"}, {"data", "device"});
     rows["workers"] = {"core", "profiles/detect", "workers/device"};
-    add_storeys(
-        rows, "workers/",
-        {"core", "profiles/detect", "train/spec", "workers/data", "workers/device", "workers"},
-        {"collectives", "measure", "backends", "run"});
+    rows["workers/aggregation"] = {"core"};
+    add_storeys(rows, "workers/",
+                {"core", "profiles/detect", "train/spec", "workers/data", "workers/device",
+                 "workers", "workers/aggregation"},
+                {"collectives", "measure", "backends", "run"});
     rows["train/spec"] = {"core"};
     add_storeys(rows, "train/", {"core", "profiles/detect", "tuner", "workers", "train/spec"},
                 {"plan", "data", "step", "torch", "codecs", "exchange", "synchronise", "observe",

@@ -86,6 +86,7 @@ TEST_CASE("what lives beside or inside somebody else's job carries nothing of ou
   REQUIRE(is_built("dynamiccl-leader"));
   check_links_none("libdynamiccl-nccl-plugin.so", {kDatabase, kTorch, kMpi, kCollectives});
   check_links_none("dynamiccl-leader", {kDatabase, kTorch, kMpi, kCollectives});
+  check_links_none("dynamiccl-aggregator", {kDatabase, kTorch, kMpi, kCollectives});
 }
 
 TEST_CASE("the plugin needs the C library alone, as old as 2.34") {

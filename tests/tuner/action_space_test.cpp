@@ -1,10 +1,12 @@
 #include "tuner/action/action_space.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <set>
 
 #include "tuner/action/ll128.hpp"
+#include "tuner/action/reach.hpp"
 #include "tuner/action/spaces.hpp"
 
 using namespace dynamiccl;
@@ -81,7 +83,11 @@ TEST_CASE("between nodes Open MPI has two levels and an order of ranks to choose
   CHECK_FALSE(flat.knob_index("two_levels"));
   const ActionSpace two = make_space(nodes);
   CHECK_FALSE(two.knob_index("ranking"));
-  CHECK(two.arms().size() == flat.arms().size() + 1);
+  const auto ours = std::count_if(two.arms().begin(), two.arms().end(), [&](const Action& arm) {
+    return two.value(arm, "algorithm") == "two_level";
+  });
+  CHECK(ours > 0);
+  CHECK(two.arms().size() == flat.arms().size() + 1 + static_cast<std::size_t>(ours));
   CHECK(two.setting(action_of(two, {{"two_levels", "100"}})) ==
         ActionSettings{"library", {}, {{"mca.coll_han_priority", "100"}}});
   nodes.dealt = true;
@@ -141,6 +147,23 @@ TEST_CASE("our own ring and server offer how they cut and overlap, and only what
     if (deep.value(arm, "algorithm") != "own_ring")
       CHECK(deep.value(arm, "pipeline_depth") == "default");
   CHECK(offers(deep, "pipeline_depth", "4"));
+}
+
+TEST_CASE("our two levels are an arm where several ranks share a node of several", "[C-30]") {
+  const auto space = [](Backend backend, int ranks, int nodes) {
+    return make_space({.backend = backend, .ranks = ranks, .nodes = nodes});
+  };
+  const ActionSpace gloo = space(Backend::gloo, 8, 2);
+  const Action ours = action_of(gloo, {{"algorithm", "two_level"}, {"segment_bytes", "131072"}});
+  CHECK(gloo.setting(ours) == ActionSettings{"two_level", {{"segment_bytes", "131072"}}, {}});
+  CHECK(is_hierarchical(gloo, ours));
+  CHECK_FALSE(is_hierarchical(gloo, action_of(gloo, {{"algorithm", "bcube"}})));
+  CHECK(reach_of(Backend::gloo, Architecture::ring, gloo.setting(ours)) == Reach::own);
+  CHECK_FALSE(offers(space(Backend::gloo, 8, 1), "algorithm", "two_level"));
+  CHECK_FALSE(offers(space(Backend::gloo, 8, 8), "algorithm", "two_level"));
+  const ActionSpace openmpi = space(Backend::openmpi, 8, 2);
+  CHECK(is_hierarchical(openmpi, action_of(openmpi, {{"two_levels", "100"}})));
+  CHECK(is_hierarchical(openmpi, action_of(openmpi, {{"algorithm", "two_level"}})));
 }
 
 TEST_CASE("algorithms for another number of ranks are masked") {

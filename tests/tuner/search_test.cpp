@@ -123,6 +123,47 @@ TEST_CASE("in-network aggregation and foreign libraries are left alone") {
   }
 }
 
+TEST_CASE("a task whose only arm is the default passes through where switches sum", "[E-144]") {
+  // An agent that plans measures no task without a choice.
+  for (const char* name : {"exhaustive", "bandit"}) {
+    FakeWorld world;
+    world.regime = {{"features", {{"is_ina_active", true}}}};
+    std::vector<SearchTask> tasks{make_task(20)};
+    tasks[0].task.space = std::make_shared<const ActionSpace>(
+        make_space({.backend = Backend::gloo, .ina_active = true}));
+    tasks[0].task.state.ina_active = true;
+    const auto agent = make_agent(name, {});
+    const auto outcomes = search(*agent, tasks, world.evaluate(), {}, nullptr);
+    INFO(name);
+    CHECK(outcomes[0].arm == 0);
+    CHECK(outcomes[0].guard == GuardVerdict::ina_passthrough);
+  }
+}
+
+TEST_CASE("arms in two levels are expected to be slower where all links are alike", "[B-29]") {
+  const auto prior_of = [](const nlohmann::json& flat) {
+    FakeWorld world;
+    world.regime = {{"features", {{"is_flat_interconnect", flat}}}};
+    std::vector<SearchTask> tasks{make_task(20)};
+    auto& task = tasks[0].task;
+    task.space = std::make_shared<const ActionSpace>(
+        make_space({.backend = Backend::gloo, .ranks = 8, .nodes = 2}));
+    const auto& arms = task.space->arms();
+    task.prior_log_us.assign(arms.size(), 5.0);
+    const auto agent = exhaustive();
+    (void)search(*agent, tasks, world.evaluate(), {}, nullptr);
+    std::vector<double> of_two_level;
+    for (std::size_t a = 0; a < arms.size(); ++a)
+      if (is_hierarchical(*task.space, arms[a])) of_two_level.push_back(task.prior_log_us[a]);
+    REQUIRE_FALSE(of_two_level.empty());
+    CHECK(task.prior_log_us[0] == 5.0);
+    return of_two_level[0];
+  };
+  CHECK(prior_of(true) == 5.5);
+  CHECK(prior_of(false) == 5.0);
+  CHECK(prior_of(nullptr) == 5.0);
+}
+
 TEST_CASE("what a task sends stays when its first launch tells where it is", "[E-18]") {
   FakeWorld world;
   std::vector<SearchTask> tasks(3, make_task(20));

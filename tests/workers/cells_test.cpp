@@ -10,6 +10,7 @@
 
 #include "tests/workers/world.hpp"
 #include "tuner/action/algorithm_rows.hpp"
+#include "workers/collectives/two_level.hpp"
 #include "workers/measure/cell_runner.hpp"
 
 using namespace dynamiccl;
@@ -131,6 +132,45 @@ TEST_CASE("our ring gives the library's result bit by bit, in every segment size
     }
   }
   check_all(config);
+}
+
+TEST_CASE("two levels give the sum however ranks lie on nodes", "[C-30][C-32]") {
+  const auto size = static_cast<std::size_t>(world().size());
+  std::vector<std::vector<int>> places{std::vector<int>(size, 0)};
+  for (const std::vector<int>& four :
+       {std::vector<int>{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}, {0, 1, 2, 0}, {0, 1, 2, 3}})
+    places.emplace_back(four.begin(), four.begin() + static_cast<std::ptrdiff_t>(size));
+  for (const auto& nodes : places)
+    for (const std::uint64_t bytes : {8U, 24U, 65544U, 1200000U})
+      for (const bool in_place : {false, true}) {
+        const WorkCell cell = cell_of(Collective::allreduce, bytes);
+        const Place place{Architecture::ring, world().size(), world().rank(), 0, nodes};
+        const Layout layout = layout_of(cell, place);
+        const DataSource source(7, cell.datatype, world().size());
+        const Pipelining pipelining{.segment_bytes = 4096, .depth = 3};
+        std::vector<std::byte> in(bytes), out(bytes);
+        std::vector<std::byte> scratch(two_level_scratch(layout, place, cell.datatype, pipelining));
+        poison(out.data(), bytes);
+        source.fill(in_place ? out.data() : in.data(), world().rank(), 0, layout.count);
+        PhaseTimes times;
+        run_two_level_allreduce({world(), layout, cell.datatype, in_place ? out.data() : in.data(),
+                                 out.data(), scratch.data(), pipelining, nodes},
+                                times);
+        const auto verdict = verify(source, out.data(), layout.expected);
+        INFO(bytes << " B, rank 1 on node " << nodes.back() << ": " << verdict.first_wrong);
+        CHECK(verdict.wrong == 0);
+        CHECK(verdict.checked == layout.count);
+      }
+}
+
+TEST_CASE("ranks of one network are on one node, and two levels run there as a cell", "[C-30]") {
+  CHECK(nodes_of_ranks(world()) == std::vector<int>(static_cast<std::size_t>(world().size()), 0));
+  RunConfig config = config_of(Architecture::ring);
+  for (const auto type : kTypes)
+    config.cells.push_back(cell_of(Collective::allreduce, 65544, type, "two_level"));
+  check_all(config);
+  config.cells = {cell_of(Collective::broadcast, 64, DataType::float32, "two_level")};
+  CHECK(run_all(config)[0].status == CellStatus::unsupported);
 }
 
 TEST_CASE("in-place calls are right where they are offered") {

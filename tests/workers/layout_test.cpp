@@ -133,6 +133,7 @@ TEST_CASE("a cell finds its operation by collective and algorithm") {
   CHECK(find(Collective::allreduce, "library")->own_algorithm.empty());
   CHECK(find(Collective::allreduce, "ring")->own_algorithm.empty());
   CHECK(find(Collective::allreduce, "own_ring")->own_algorithm == "own_ring");
+  CHECK(find(Collective::allreduce, "two_level")->own_algorithm == "two_level");
   CHECK(find(Collective::push, "library")->own_algorithm == "send_recv");
   CHECK(find(Collective::push, "ring") == nullptr);
   CHECK(find(Collective::broadcast, "own_ring") == nullptr);

@@ -1,17 +1,22 @@
 #include "train/synchronise/worker_group.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
 
-int GroupMessages::receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
-                               Micros limit) {
-  std::vector<int> ranks;
-  for (const int rank : from) ranks.push_back(first_rank_ + rank);
-  return all_.receive_any(data, bytes, ranks, tag, limit) - first_rank_;
+namespace {
+
+/// Workers are the ranks from 1 on.
+std::vector<int> ranks_of_group(int worker, int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 1 + worker / size * size);
+  return ranks;
 }
+
+}  // namespace
 
 ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec) {
   ExchangePlan within = plan;
@@ -32,7 +37,7 @@ std::size_t group_limit_bytes(const ExchangePlan& plan, const TrainingSpec& spec
 
 WorkerGroup::WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, int workers, int size,
                          float* gradients)
-    : plan_(plan), group_(all, 1 + worker / size * size, size), gradients_(gradients) {
+    : plan_(plan), group_(all, ranks_of_group(worker, size)), gradients_(gradients) {
   if (plan_.codec.codec == Codec::none) {
     ring_.emplace(group_, plan_, gradients);
     return;

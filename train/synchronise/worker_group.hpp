@@ -7,36 +7,9 @@
 #include "train/codecs/message_codec.hpp"
 #include "train/exchange/ring_halves.hpp"
 #include "train/plan/exchange_plan.hpp"
-#include "workers/messages.hpp"
+#include "workers/group_messages.hpp"
 
 namespace dynamiccl {
-
-/// Neighbouring ranks as if they were all there are: what sums among all ranks sums among them.
-class GroupMessages final : public Messages {
- public:
-  GroupMessages(Messages& all, int first_rank, int size)
-      : all_(all), first_rank_(first_rank), size_(size) {}
-  [[nodiscard]] int rank() const override { return all_.rank() - first_rank_; }
-  [[nodiscard]] int size() const override { return size_; }
-  Request isend(const void* data, std::size_t bytes, int to, int tag) override {
-    return all_.isend(data, bytes, first_rank_ + to, tag);
-  }
-  Request irecv(void* data, std::size_t bytes, int from, int tag) override {
-    return all_.irecv(data, bytes, first_rank_ + from, tag);
-  }
-  void wait(Request request) override { all_.wait(request); }
-  void wait_within(Request request, int peer, Micros limit) override {
-    all_.wait_within(request, first_rank_ + peer, limit);
-  }
-  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
-                  Micros limit) override;
-  void progress() override { all_.progress(); }
-
- private:
-  Messages& all_;
-  int first_rank_;
-  int size_;
-};
 
 /// The plan of what travels within groups: `spec.group_compression` of a message of all gradients.
 ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec);

@@ -1,5 +1,6 @@
 #include "tuner/action/algorithm_rows.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "core/vocabulary/backend.hpp"
@@ -128,6 +129,7 @@ std::vector<std::string> own_names(Collective collective) {
     case push_pull:
       return {"send_recv", "reduce_broadcast"};
     case allreduce:
+      return {"own_ring", "two_level", "aggregator"};
     case allgather:
     case reduce_scatter:
       return {"own_ring"};
@@ -156,6 +158,16 @@ void add_nccl_names(Collective collective, std::vector<std::string>& names) {
 
 std::span<const AlgorithmRow> algorithm_rows() { return kRows; }
 
+bool is_own_algorithm(std::string_view algorithm) {
+  return algorithm == "own_ring" || algorithm == "two_level" || algorithm == "aggregator";
+}
+
+bool has_own_algorithm(std::string_view algorithm, Collective collective) {
+  const auto names = own_names(collective);
+  return is_own_algorithm(algorithm) &&
+         std::find(names.begin(), names.end(), algorithm) != names.end();
+}
+
 bool has_library_call(Collective collective) {
   return collective != sendrecv && collective != push && collective != pull &&
          collective != push_pull;
@@ -175,7 +187,8 @@ std::vector<std::string> offered_algorithms(Backend backend, Collective collecti
     for (const AlgorithmRow& row : kFurther) add(row);
   }
   for (std::string& name : own_names(collective))
-    if (name != "own_ring" || backend_facts(backend).own_ring) names.push_back(std::move(name));
+    if (!is_own_algorithm(name) || backend_facts(backend).own_ring)
+      names.push_back(std::move(name));
   return names;
 }
 

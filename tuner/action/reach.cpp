@@ -1,14 +1,16 @@
 #include "tuner/action/reach.hpp"
 
 #include "core/vocabulary/backend.hpp"
+#include "tuner/action/algorithm_rows.hpp"
 
 namespace dynamiccl {
 namespace {
 
 /// Where a call's own setting goes in a job.
 Reach reach_of_call(Backend backend, Architecture architecture, const ActionSettings& setting) {
-  // A server's pushes and pulls, and a ring of ours, are messages that no library arranges.
-  if (architecture == Architecture::ps || setting.algorithm == "own_ring") return Reach::own;
+  // A server's pushes and pulls, and what our own algorithms send, are messages that no library
+  // arranges.
+  if (architecture == Architecture::ps || is_own_algorithm(setting.algorithm)) return Reach::own;
   switch (backend_facts(backend).algorithms) {
     case AlgorithmReach::per_call:
       return Reach::per_call;

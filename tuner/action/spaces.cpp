@@ -50,11 +50,14 @@ bool nccl_can(std::string_view algorithm, const SpaceContext& context) {
 /// Every backend of the table has one, but not where switches sum.
 bool has_actuator(const SpaceContext& context) { return !context.ina_active; }
 
-bool has_own_ring(const SpaceContext& context) {
+bool has_own(std::string_view algorithm, const SpaceContext& context) {
   return backend_facts(context.backend).own_ring && context.architecture == Architecture::ring &&
-         (context.collective == Collective::allreduce ||
-          context.collective == Collective::allgather ||
-          context.collective == Collective::reduce_scatter);
+         has_own_algorithm(algorithm, context.collective);
+}
+
+/// Several nodes, and several ranks on one of them.
+bool has_levels(const SpaceContext& context) {
+  return context.nodes >= 2 && context.ranks > context.nodes;
 }
 
 bool is_own(const SpaceContext& context) {
@@ -88,7 +91,8 @@ Strings algorithm_values(const SpaceContext& context, const SpaceOptions& option
     const AlgorithmRow* row = row_of(context, name);
     if (!wanted || (row != nullptr && !ranks_fit(row->ranks, context.ranks))) continue;
     if (backend_facts(context.backend).channels && !nccl_can(name, context)) continue;
-    if (name == "own_ring" && !has_own_ring(context)) continue;
+    if (is_own_algorithm(name) && !has_own(name, context)) continue;
+    if (name == "two_level" && !has_levels(context)) continue;
     values.push_back(name);
   }
   return values;
@@ -131,9 +135,7 @@ bool has_two_levels(Collective collective) {
 /// settings, which a job takes as variables.
 void add_node_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
                     const SpaceOptions& options) {
-  if (!backend_facts(context.backend).mca || is_own(context) || context.nodes < 2 ||
-      context.ranks <= context.nodes)
-    return;
+  if (!backend_facts(context.backend).mca || is_own(context) || !has_levels(context)) return;
   const auto add = [&](const char* name, const char* target, Strings values) {
     for (const auto& [given, list] : options.launch)
       if (given == target) return;
@@ -159,7 +161,7 @@ void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
                      .values = std::move(values)});
   };
   if (is_own(context) ? context.collective != Collective::pull
-                      : !options.depths.empty() && has_own_ring(context))
+                      : !options.depths.empty() && has_own("own_ring", context))
     add("pipeline_depth", with_default(options.depths, {"1", "4", "8"}));
   if (is_own(context) && context.collective == Collective::push_pull)
     add("shards", with_default(options.shards, {"2", "4", "8"}));
@@ -187,7 +189,8 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
          .scope = scope,
          .target = segment_target,
          .values = with_default(options.segments, {"8192", "32768", "131072", "1048576"}),
-         .target_by_algorithm = {{"own_ring", "call.segment_bytes"}}});
+         .target_by_algorithm = {{"own_ring", "call.segment_bytes"},
+                                 {"two_level", "call.segment_bytes"}}});
     add_own_knobs(knobs, context, options);
     if (openmpi)
       knobs.push_back({.name = "fanout",
@@ -206,7 +209,7 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
     const std::string_view algorithm = space.value(action, "algorithm");
     const AlgorithmRow* row = row_of(context, algorithm);
     const bool own =
-        algorithm == "own_ring" || (is_own(context) && context.collective != Collective::pull);
+        is_own_algorithm(algorithm) || (is_own(context) && context.collective != Collective::pull);
     if (!own && space.value(action, "pipeline_depth") != "default") return false;
     const bool segment = own || (row != nullptr && row->segment);
     const bool fanout = row != nullptr && row->fanout;
@@ -331,10 +334,17 @@ std::vector<std::string> known_algorithms(Backend backend, Collective collective
   for (const AlgorithmRow& row : algorithm_rows())
     if (row.backend == table_backend(backend) && row.collective == collective)
       names.emplace_back(row.name);
-  const bool ring = collective == Collective::allreduce || collective == Collective::allgather ||
-                    collective == Collective::reduce_scatter;
-  if (ring && backend_facts(backend).own_ring) names.emplace_back("own_ring");
+  for (const char* own : {"own_ring", "two_level"})
+    if (backend_facts(backend).own_ring && has_own_algorithm(own, collective))
+      names.emplace_back(own);
   return names;
+}
+
+bool is_hierarchical(const ActionSpace& space, const Action& action) {
+  const auto is_set = [&](std::string_view knob) {
+    return space.knob_index(knob) && space.value(action, knob) != "default";
+  };
+  return is_set("two_levels") || space.value(action, "algorithm") == "two_level";
 }
 
 ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options) {

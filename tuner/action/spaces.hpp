@@ -69,6 +69,12 @@ struct SpaceOptions {
 /// @throws Error(input) for an unknown algorithm in `options`
 ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options = {});
 
+/// Does an arm sum on each node first, and between nodes then?
+bool is_hierarchical(const ActionSpace& space, const Action& action);
+/// What such arms are expected to save of the default's time, ln(time), where links between nodes
+/// may be slower than those inside; as much more is expected where they are not.
+inline constexpr double kHierarchyGain = 0.5;
+
 /// Open MPI's name for a collective in its control variables.
 std::string tuned_name(Collective collective);
 

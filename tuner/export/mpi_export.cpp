@@ -10,6 +10,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "tuner/action/algorithm_rows.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -234,7 +235,7 @@ std::map<Collective, std::string> mpich_algorithms(const std::vector<TableEntry>
     if (entry.key.task.backend != Backend::mpich) continue;
     const TableEvidence& e = entry.evidence;
     const std::string& algorithm = entry.setting.algorithm;
-    if (algorithm == "library" || algorithm == "own_ring") continue;
+    if (algorithm == "library" || is_own_algorithm(algorithm)) continue;
     gains[entry.key.task.collective][algorithm] +=
         e.default_us > 0 && e.tuned_us > 0 ? std::log(e.default_us / e.tuned_us) : 0.01;
   }

@@ -7,6 +7,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "tuner/action/algorithm_rows.hpp"
 #include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
@@ -69,7 +70,7 @@ std::optional<Knob> algorithm_knob(Backend library, const JobFacts& facts,
           : mpich_variable(traffic.collective);
   Knob knob = launch_knob("algorithm", mca ? SettingScope::mca : SettingScope::env, variable, {});
   for (const std::string& name : all.knobs()[*at].values) {
-    if (name == "default" || name == "own_ring") continue;
+    if (name == "default" || is_own_algorithm(name)) continue;
     const int number = mca ? openmpi_algorithm(traffic.collective, name) : 0;
     if (number < 0) continue;
     knob.values.push_back(name);

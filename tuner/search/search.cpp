@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/statistics/statistics.hpp"
+#include "tuner/action/spaces.hpp"
 #include "tuner/agents/task_loop.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
@@ -176,6 +177,20 @@ class Searcher {
     // does not.
     if (before.nominal_size) owner.task.state.effective_size = before.effective_size;
     owner.task.state.parallelism = before.parallelism;
+    if (is_flat(measured.regime)) discount_hierarchies(owner.task);
+  }
+
+  static bool is_flat(const nlohmann::json& regime) {
+    const nlohmann::json::json_pointer place("/features/is_flat_interconnect");
+    return regime.is_object() && regime.contains(place) && regime.at(place) == true;
+  }
+
+  /// Where links between nodes are as fast as those inside, levels add steps and save nothing.
+  static void discount_hierarchies(Task& task) {
+    const auto& arms = task.space->arms();
+    for (std::size_t a = 1; a < task.prior_log_us.size(); ++a)
+      if (is_hierarchical(*task.space, arms[a]))
+        task.prior_log_us[a] = task.prior_log_us[0] + kHierarchyGain;
   }
 
   RewardTerms reward_of(const LoopStep& step, const Trial& trial, Micros reference) const {
@@ -223,6 +238,8 @@ class Searcher {
                       [&](std::size_t arm) { return !progress.times.contains(arm); }));
     const bool unknown = progress.loop.steps() == 0 &&
                          (!agent_.plans() || admit(tasks_[t].task.state) != GuardVerdict::pass);
+    // A task with one arm may never have been measured; why it has one is known.
+    if (unknown) outcome.guard = admit(tasks_[t].task.state);
     if (unknown || outcome.guard != GuardVerdict::pass) {
       outcome.best_time = outcome.default_time;
       return outcome;

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "core/wire/run_config.hpp"
 #include "workers/collectives/layout.hpp"
 #include "workers/communicator.hpp"
 
 namespace dynamiccl {
+
+class AggregationLink;
 
 /// How our own algorithms cut and overlap a call: knobs of a cell.
 struct Pipelining {
@@ -29,6 +32,8 @@ struct Call {
   std::byte* out = nullptr;
   std::byte* scratch = nullptr;  ///< at least scratch_bytes
   Pipelining pipelining = {};
+  std::span<const int> nodes = {};         ///< nodes_of_ranks()
+  AggregationLink* aggregation = nullptr;  ///< of cells that use one
 };
 
 }  // namespace dynamiccl

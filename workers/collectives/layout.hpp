@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct Place {
   Architecture architecture = Architecture::ring;
   int ranks = 1;
   int rank = 0;
-  int server_rank = 0;  ///< PS only
+  int server_rank = 0;              ///< PS only
+  std::span<const int> nodes = {};  ///< of each rank (nodes_of_ranks()); empty: not asked
 };
 
 /// What one cell means on one rank: how much it holds, and what it must hold afterwards.

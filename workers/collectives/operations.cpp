@@ -2,8 +2,10 @@
 
 #include <array>
 
+#include "workers/aggregation/aggregation_link.hpp"
 #include "workers/collectives/parameter_server.hpp"
 #include "workers/collectives/ring.hpp"
+#include "workers/collectives/two_level.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -21,6 +23,12 @@ void run_reduce(const Call& c, PhaseTimes& /*times*/) {
 }
 void run_allreduce(const Call& c, PhaseTimes& /*times*/) {
   c.comm.allreduce(c.in, c.out, c.layout.count, c.type);
+}
+void run_aggregated_allreduce(const Call& c, PhaseTimes& /*times*/) {
+  if (c.aggregation == nullptr)
+    throw Error(ErrorKind::input,
+                "no aggregator was started for this launch: it is the orchestrator that starts it");
+  c.aggregation->allreduce(c.in, c.out, c.layout.count, c.type);
 }
 void run_allgather(const Call& c, PhaseTimes& /*times*/) {
   c.comm.allgather(c.in, c.out, c.layout.count, c.type);
@@ -74,6 +82,10 @@ constexpr std::array kRows{
                  no_scratch, OperationMemory::host},
     OperationRow{Collective::reduce_scatter, "own_ring", TimeKind::collective,
                  run_ring_reduce_scatter, ring_scratch, OperationMemory::host},
+    OperationRow{Collective::allreduce, "two_level", TimeKind::collective, run_two_level_allreduce,
+                 two_level_scratch, OperationMemory::host},
+    OperationRow{Collective::allreduce, "aggregator", TimeKind::collective,
+                 run_aggregated_allreduce, no_scratch, OperationMemory::host},
 };
 
 bool runs_on(const OperationRow& row, bool on_gpu) {
@@ -88,8 +100,8 @@ const OperationRow* find_operation(const WorkCell& cell, bool on_gpu) {
     if (row.collective != cell.collective || !runs_on(row, on_gpu)) continue;
     if (row.own_algorithm == cell.algorithm) return &row;
     // Operations that no library offers are run by ours when the cell leaves the choice open.
-    const bool stands_in = !row.own_algorithm.empty() && row.own_algorithm != "own_ring";
-    if (row.own_algorithm.empty() || (stands_in && cell.algorithm == "library")) library = &row;
+    const bool stands_in = library == nullptr && cell.algorithm == "library";
+    if (row.own_algorithm.empty() || stands_in) library = &row;
   }
   if (library != nullptr && cell.algorithm == "own_ring") return nullptr;
   return library;

@@ -10,18 +10,6 @@
 namespace dynamiccl {
 namespace {
 
-struct Range {
-  std::size_t begin;
-  std::size_t count;
-};
-
-/// Part `index` of `total` elements cut into `parts` that differ by at most one.
-Range cut(std::size_t total, std::size_t parts, std::size_t index) {
-  const std::size_t small = total / parts;
-  const std::size_t extra = total % parts;
-  return {index * small + std::min(index, extra), small + (index < extra ? 1 : 0)};
-}
-
 /// The vector cut into one chunk per rank, each chunk into the same number of segments. Step s of
 /// segment j is stage s * segments + j; neighbours agree on every stage's length.
 struct Cuts {
@@ -43,9 +31,9 @@ struct Cuts {
     return (largest_chunk() + segments - 1) / segments;
   }
   /// Elements of a segment, counted from the vector's start; chunk may exceed the rank count.
-  [[nodiscard]] Range segment(std::size_t chunk, std::size_t index) const {
-    const Range whole = cut(elements, ranks, chunk % ranks);
-    const Range part = cut(whole.count, segments, index);
+  [[nodiscard]] Cut segment(std::size_t chunk, std::size_t index) const {
+    const Cut whole = cut_of(elements, ranks, chunk % ranks);
+    const Cut part = cut_of(whole.count, segments, index);
     return {whole.begin + part.begin, part.count};
   }
 };
@@ -102,17 +90,23 @@ void copy_if_apart(std::byte* out, const std::byte* in, std::size_t bytes) {
 
 }  // namespace
 
-void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
-  const auto ranks = static_cast<std::size_t>(call.comm.size());
-  const auto rank = static_cast<std::size_t>(call.comm.rank());
+Cut cut_of(std::size_t total, std::size_t parts, std::size_t index) {
+  const std::size_t small = total / parts;
+  const std::size_t extra = total % parts;
+  return {index * small + std::min(index, extra), small + (index < extra ? 1 : 0)};
+}
+
+void ring_allreduce(Messages& comm, const RingSum& call) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto rank = static_cast<std::size_t>(comm.rank());
   const std::size_t width = element_bytes(call.type);
-  if (ranks == 1) return copy_if_apart(call.out, call.in, call.layout.count * width);
-  const Cuts cuts(call.layout.count, call.comm.size(), call.type, call.pipelining.segment_bytes);
+  if (ranks == 1) return copy_if_apart(call.out, call.in, call.count * width);
+  const Cuts cuts(call.count, comm.size(), call.type, call.pipelining.segment_bytes);
   const std::size_t stages = 2 * (ranks - 1) * cuts.segments;
   const std::size_t summing = (ranks - 1) * cuts.segments;
   const std::size_t slot_bytes = cuts.largest_segment() * width;
   const std::size_t depth = call.pipelining.depth;
-  Pipe pipe(call.comm, width, depth);
+  Pipe pipe(comm, width, depth);
 
   // In step s a rank sends chunk rank-s and receives chunk rank-s-1.
   const auto received = [&](std::size_t stage) {
@@ -120,7 +114,7 @@ void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
   };
   const auto post = [&](std::size_t stage) {
     if (stage >= stages) return;
-    const Range range = received(stage);
+    const Cut range = received(stage);
     // Sums arrive in scratch and are added on; finished sums arrive where they belong.
     std::byte* to = stage < summing ? call.scratch + (stage % depth) * slot_bytes
                                     : call.out + range.begin * width;
@@ -131,12 +125,12 @@ void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
   for (std::size_t stage = 0; stage < depth; ++stage) post(stage);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const std::size_t step = stage / cuts.segments;
-    const Range sent = cuts.segment(rank + 2 * ranks - step, stage % cuts.segments);
+    const Cut sent = cuts.segment(rank + 2 * ranks - step, stage % cuts.segments);
     const std::byte* from = step == 0 ? call.in : call.out;
     pipe.send(stage, from + sent.begin * width, sent.count);
     pipe.wait_receive(stage);
     if (stage < summing) {
-      const Range range = received(stage);
+      const Cut range = received(stage);
       const std::size_t at = range.begin * width;
       sum_elements(call.out + at, call.in + at, call.scratch + (stage % depth) * slot_bytes,
                    range.count, call.type);
@@ -144,6 +138,19 @@ void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
     post(stage + depth);
   }
   pipe.wait_sends();
+}
+
+void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
+  ring_allreduce(call.comm,
+                 {call.in, call.out, call.scratch, call.layout.count, call.type, call.pipelining});
+}
+
+std::size_t ring_allreduce_scratch(std::size_t count, int ranks, DataType type,
+                                   const Pipelining& pipelining) {
+  // Of as many elements or fewer, which may be cut into longer segments.
+  const std::size_t width = element_bytes(type);
+  const std::size_t chunk = (count / static_cast<std::size_t>(ranks) + 1) * width;
+  return pipelining.depth * std::min(chunk, pipelining.segment_bytes + width);
 }
 
 void run_ring_allgather(const Call& call, PhaseTimes& /*times*/) {
@@ -159,13 +166,12 @@ void run_ring_allgather(const Call& call, PhaseTimes& /*times*/) {
   Pipe pipe(call.comm, width, depth);
   const auto post = [&](std::size_t stage) {
     if (stage >= stages) return;
-    const Range range =
-        cuts.segment(rank + ranks - stage / cuts.segments - 1, stage % cuts.segments);
+    const Cut range = cuts.segment(rank + ranks - stage / cuts.segments - 1, stage % cuts.segments);
     pipe.post_receive(stage, call.out + range.begin * width, range.count);
   };
   for (std::size_t stage = 0; stage < depth; ++stage) post(stage);
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    const Range sent = cuts.segment(rank + ranks - stage / cuts.segments, stage % cuts.segments);
+    const Cut sent = cuts.segment(rank + ranks - stage / cuts.segments, stage % cuts.segments);
     pipe.send(stage, call.out + sent.begin * width, sent.count);
     pipe.wait_receive(stage);
     post(stage + depth);
@@ -198,11 +204,11 @@ void run_ring_reduce_scatter(const Call& call, PhaseTimes& /*times*/) {
   for (std::size_t stage = 0; stage < depth; ++stage) post(stage);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const std::size_t step = stage / cuts.segments;
-    const Range sent = cuts.segment(rank + 2 * ranks - step - 1, stage % cuts.segments);
+    const Cut sent = cuts.segment(rank + 2 * ranks - step - 1, stage % cuts.segments);
     pipe.send(stage, step == 0 ? call.in + sent.begin * width : slot(stage - cuts.segments),
               sent.count);
     pipe.wait_receive(stage);
-    const Range range = received(stage);
+    const Cut range = received(stage);
     const bool last = step == ranks - 2;
     std::byte* to = last ? call.out + (range.begin - rank * count) * width : slot(stage);
     sum_elements(to, call.in + range.begin * width, slot(stage), range.count, call.type);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "workers/clock.hpp"
+#include "workers/collectives/two_level.hpp"
 #include "workers/measure/fault.hpp"
 #include "workers/measure/memory_watch.hpp"
 
@@ -61,11 +62,15 @@ BufferPair placed(BufferPair buffers, const Layout& layout, bool in_place, std::
 }  // namespace
 
 Place CellRunner::place() const {
-  return {config_.architecture, comm_.size(), comm_.rank(), config_.server_rank};
+  return {config_.architecture, comm_.size(), comm_.rank(), config_.server_rank, nodes_};
 }
 
 CellRunner::CellRunner(Communicator& comm, const RunConfig& config, double epoch_us)
-    : comm_(comm), config_(config), epoch_us_(epoch_us), memory_(comm, config) {
+    : comm_(comm),
+      config_(config),
+      epoch_us_(epoch_us),
+      memory_(comm, config),
+      nodes_(nodes_of_ranks(comm)) {
   for (const auto& cell : config.cells) {
     Work work;
     if (!resolve(cell, work).empty()) continue;
@@ -183,7 +188,7 @@ void CellRunner::staged_call(const Work& work, const Call& call, PhaseTimes& tim
 void CellRunner::make_calls(const Work& work, int count, PhaseTimes& times, double& collective_us) {
   Call call{comm_,           work.layout,      work.cell.datatype,
             work.library.in, work.library.out, memory_.scratch(work.memory),
-            work.pipelining};
+            work.pipelining, nodes_,           aggregation_ ? &*aggregation_ : nullptr};
   if (is_staged(work.memory)) {
     for (int i = 0; i < count; ++i) staged_call(work, call, times, collective_us);
     return;
@@ -323,6 +328,9 @@ void CellRunner::start(Work& work, CellRecord& record) {
   // Our own operations on GPUs are made of the library's collectives, which have settings too.
   const std::string chosen = library_runs || comm_.works_on_gpu() ? comm_.choose(work.shape) : "";
   record.algorithm = library_runs ? chosen : std::string(work.operation->own_algorithm);
+  if (const auto place = work.cell.knobs.find("aggregator");
+      place != work.cell.knobs.end() && !aggregation_)
+    aggregation_.emplace(place->second, comm_.rank(), comm_.size());
   work.source = DataSource(data_key(config_.seed, work.cell.id), work.cell.datatype, comm_.size());
   captured_batch_ = 0;
   place_buffers(work);
@@ -331,6 +339,14 @@ void CellRunner::start(Work& work, CellRecord& record) {
   sample(work, 1, untimed);
   if (config_.protocol.verify) check(work, record);
   record.algorithm = comm_.applied().value_or(record.algorithm);
+}
+
+nlohmann::json CellRunner::aggregated() const {
+  if (!aggregation_) return {};
+  const AggregationLink::Counts& counts = aggregation_->counts();
+  return {{"chunks", counts.sent},
+          {"sent_again", counts.sent_again},
+          {"largest_error", counts.largest_error}};
 }
 
 CellRecord CellRunner::run(const WorkCell& cell, int position) {
@@ -363,7 +379,9 @@ CellRecord CellRunner::run(const WorkCell& cell, int position) {
   record.batch = warm_up(work, record.warmup);
   record.cadence = record.batch > 1 ? Cadence::batched : Cadence::isolated;
   measure(work, record.batch, record);
-  payload_bytes_ = calls_ * work.layout.payload_bytes;
+  // What went through an aggregator says nothing of the way that the library's messages take.
+  const bool aggregated = work.cell.knobs.contains("aggregator");
+  payload_bytes_ = aggregated ? 0 : calls_ * work.layout.payload_bytes;
   used_bytes_ = work.layout.used_bytes;
   return record;
 }

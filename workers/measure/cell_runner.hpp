@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
+#include "workers/aggregation/aggregation_link.hpp"
 #include "workers/collectives/operations.hpp"
 #include "workers/communicator.hpp"
 #include "workers/data/data.hpp"
@@ -45,6 +48,8 @@ class CellRunner {
   /// Minor page faults of this process in the last cell's timed part, and the calls in it.
   [[nodiscard]] std::uint64_t last_faults() const { return faults_; }
   [[nodiscard]] std::uint64_t last_timed_calls() const { return timed_calls_; }
+  /// What went through an aggregator so far, for the transport record; null: nothing.
+  [[nodiscard]] nlohmann::json aggregated() const;
   /// Bus id of the GPU that holds this rank's data, "" where none does.
   [[nodiscard]] std::string gpu_pci() const { return memory_.gpu_pci(); }
 
@@ -71,6 +76,8 @@ class CellRunner {
   double epoch_us_;
   CellMemory memory_;
   CoreWait wait_;
+  std::vector<int> nodes_;  ///< of the ranks
+  std::optional<AggregationLink> aggregation_;
   int captured_batch_ = 0;  ///< calls in the recorded graph, 0 = none is recorded
   std::uint64_t payload_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;

@@ -68,6 +68,13 @@ double own_cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+nlohmann::json noise_since(const nlohmann::json& before, double cpu_before_s) {
+  nlohmann::json noise = noise_between(before, probe_noise());
+  // Tells the machine's own load from that of others.
+  noise["own_cpu_s"] = own_cpu_s() - cpu_before_s;
+  return noise;
+}
+
 /// What a rank has chosen lies in its folder, which nobody else sees where records go over a
 /// connection.
 void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
@@ -93,6 +100,7 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
   TransportProof proof(comm);
   nlohmann::json gpu = nlohmann::json::object();
   nlohmann::json memory;
+  nlohmann::json aggregated;
   {
     MemoryWatch pages;
     CellRunner runner(comm, config, epoch_us);
@@ -126,18 +134,17 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
       before_us = after_us;
     }
     memory = pages.conclude();
+    aggregated = runner.aggregated();
   }
   TransportRecord transport = proof.conclude(watch);
   if (!neighbour.kind().empty())
     transport.details["neighbour"] = end_of(neighbour, comm, beside_since_us);
   transport.details["memory"] = std::move(memory);
+  if (!aggregated.is_null()) transport.details["aggregator"] = std::move(aggregated);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   if (auto level = comm.thread_level(); !level.empty())
     transport.details["thread_level"] = std::move(level);
-  const nlohmann::json noise_after = probe_noise();
-  transport.details["noise"] = noise_between(noise_before, noise_after);
-  // Tells the machine's own load from that of others.
-  transport.details["noise"]["own_cpu_s"] = own_cpu_s() - cpu_before_s;
+  transport.details["noise"] = noise_since(noise_before, cpu_before_s);
   writer.write(transport);
   writer.write(clocks.conclude());
 }

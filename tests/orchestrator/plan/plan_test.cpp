@@ -161,6 +161,11 @@ TEST_CASE("each kind of impossible cell is told apart") {
         "sendrecv needs 2 ranks, the cell has 1");
   CHECK(reason({"work.0.algorithm=own_ring", "work.0.collective=broadcast"}, {}) ==
         "own_ring is written for allreduce, allgather and reduce_scatter, not for broadcast");
+  CHECK(reason({"work.0.algorithm=two_level", "work.0.collective=allgather"}, {}) ==
+        "two_level is written for allreduce, not for allgather");
+  CHECK(reason({"work.0.algorithm=aggregator", "axes.datatype=float64"}, {}) ==
+        "an aggregator sums float32, in fixed point, and int32, not float64");
+  CHECK(reason({"work.0.algorithm=aggregator"}, {}).empty());
   CHECK(reason({"work.0.size=6"}, {}) ==
         "6 B do not split into 1 equal part of whole float32 elements");
   Capabilities small;
@@ -187,7 +192,8 @@ TEST_CASE("an algorithm that a library will refuse is impossible before it is as
   CHECK(reason("gloo", "library").empty());
   CHECK(reason("gloo", "bcube").empty());
   CHECK(reason("gloo", "tree") ==
-        "gloo has no algorithm \"tree\" of allreduce; known: library, ring, bcube, own_ring");
+        "gloo has no algorithm \"tree\" of allreduce; known: library, ring, bcube, own_ring, "
+        "two_level, aggregator");
   CHECK(reason("mpich", "recursive_doubling").empty());
   CHECK(reason("mpich", "recursive_dubling").ends_with("Did you mean \"recursive_doubling\"?"));
   CHECK(reason("openmpi", "own_ring").empty());

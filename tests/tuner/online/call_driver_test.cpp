@@ -51,6 +51,26 @@ TEST_CASE("a leader learns each size's setting while the job runs", "[E-116][E-1
   }
 }
 
+TEST_CASE("where switches sum, a thousand calls change no setting, and the log says why",
+          "[E-144]") {
+  Job job;
+  LearnerOptions options;
+  options.calls_per_trial = 5;
+  options.space.channels = {"1", "4", "8", "16"};
+  SECTION("as declared") { options.context.ina_active = true; }
+  SECTION("as detected") { options.state.ina_active = true; }
+  CallDriver learner(job.region(), options);
+  for (int calls = 0; calls < 1000; ++calls) {
+    job.call(26);
+    REQUIRE(learner.step());
+  }
+  CHECK(learner.epoch() == 0);
+  CHECK(learner.rounds() == 0);
+  CHECK(learner.aborted() == 0);
+  CHECK(learner.table().cells[kAllReduce][26].channels == 0);
+  for (const TableEntry& entry : learner.entries()) CHECK(entry.is_default());
+}
+
 namespace {
 
 /// A learner whose job has steps as the test says; one size, settled.
