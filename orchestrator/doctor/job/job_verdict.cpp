@@ -27,6 +27,7 @@ constexpr double kNoCore = 0.03;
 constexpr double kMuchWaiting = 0.25;
 constexpr double kComputes = 0.5;
 constexpr double kFarWorse = 0.5;
+constexpr double kBusy = 0.4;
 constexpr double kMuchThrottled = 0.1;
 
 /// What all looks at one rank say together.
@@ -128,6 +129,14 @@ std::vector<int> numbers_of(const std::vector<const Summary*>& some) {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
+/// Of the time that was counted.
+double share_inside(const LiveRank& rank) {
+  double seconds = 0, inside_s = 0;
+  for (const auto& slice : rank.calls)
+    if (slice.known) seconds += slice.seconds, inside_s += slice.inside_s;
+  return seconds > 0 ? inside_s / seconds : 0;
+}
+
 /// A line of evidence on one rank.
 std::string line_of(const Summary& one) {
   const auto& rank = *one.rank;
@@ -140,6 +149,9 @@ std::string line_of(const Summary& one) {
   if (!one.meanwhile.empty())
     where += fmt::format("{}outside {}({})", where.empty() ? "" : ", ",
                          where.empty() ? "of calls " : "", one.meanwhile);
+  if (!rank.calls.empty())
+    where += fmt::format("{}in collectives {} of the time, as counted", where.empty() ? "" : "; ",
+                         percent(share_inside(rank)));
   return fmt::format(
       "rank {} (pid {}, state {}): {}{}used {:.2f} cores, waited for one {} of the "
       "time",
@@ -398,6 +410,12 @@ MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
   return starved_verdict(*worst, others);
 }
 
+std::string late_advice(const Summary& one) {
+  return one.cpu < kComputes && one.waiting < kMuchWaiting
+             ? "it does not compute: its loader, its files or a pause are slow"
+             : "it computes: more work than the others', or a slower core";
+}
+
 /// Others wait for it again and again.
 MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
   const auto late = those(all, [](const Summary& one) {
@@ -421,9 +439,62 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
                            late.size() == 1 ? "comes" : "come", ranks_text(numbers_of(others)),
                            others.size() == 1 ? "waits" : "wait", others.front()->call,
                            first.meanwhile.empty() ? "outside of calls" : first.meanwhile);
-  found.next = {first.cpu < kComputes && first.waiting < kMuchWaiting
-                    ? "it does not compute: its loader, its files or a pause are slow"
-                    : "it computes: more work than the others', or a slower core"};
+  found.next = {late_advice(first)};
+  return found;
+}
+
+/// In nearly all parts of the time it was in collectives far less than each of the others, who were
+/// there much of it. Counted, so it tells where few stacks do not; a rank that is late now and then
+/// (an evaluation, a checkpoint) is not the one in nearly all parts.
+const Summary* least_waiting(const std::vector<Summary>& all) {
+  // Where nobody gets his share of a core, chance picks a rank for seconds.
+  const bool busy =
+      std::all_of(all.begin(), all.end(), [](const Summary& one) { return one.waiting > kBusy; });
+  const std::size_t fewest_slices = busy ? 15 : 8;
+  const double nearly_all = busy ? 0.9 : 0.75;
+  const Summary* least = nullptr;
+  std::map<const Summary*, std::size_t> fits;
+  const auto slices = all.empty() ? 0 : all.front().rank->calls.size();
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < slices; ++i) {
+    std::vector<std::pair<double, const Summary*>> shares;
+    for (const auto& one : all) {
+      const auto& calls = one.rank->calls;
+      if (i < calls.size() && calls[i].known && calls[i].seconds > 0)
+        shares.emplace_back(calls[i].inside_s / calls[i].seconds, &one);
+    }
+    if (shares.size() < all.size() || shares.size() < 2) continue;
+    ++known;
+    std::sort(shares.begin(), shares.end());
+    if (shares[1].first >= 1 - kMostly && shares[0].first < kFarWorse * shares[1].first)
+      ++fits[shares[0].second];
+  }
+  for (const auto& [one, count] : fits)
+    if (known >= fewest_slices &&
+        static_cast<double>(count) >= nearly_all * static_cast<double>(known))
+      least = one;
+  return least;
+}
+
+/// By the time that each was in collectives, where that was counted.
+MaybeVerdict find_least_waiting(const LiveJob& job, const std::vector<Summary>& all) {
+  const auto* least = least_waiting(all);
+  if (least == nullptr || job.seconds < kFewestSeconds) return std::nullopt;
+  const auto others = those(all, [&](const Summary& one) { return &one != least; });
+  const bool far_worse = std::all_of(others.begin(), others.end(), [&](const Summary* one) {
+    return least->served < kFarWorse * one->served;
+  });
+  JobVerdict found;
+  if (least->waiting >= kMuchWaiting && (far_worse || least->rank->nice > 0)) {
+    found = starved_verdict(*least, others);
+  } else {
+    found = {JobState::slow, "late", {least->rank->rank}, "", {}, {}};
+    found.says = fmt::format("rank {} comes last: {} {} for it in collectives; it is {} meanwhile",
+                             least->rank->rank, ranks_text(numbers_of(others)),
+                             others.size() == 1 ? "waits" : "wait",
+                             least->meanwhile.empty() ? "outside of calls" : least->meanwhile);
+    found.next = {late_advice(*least)};
+  }
   return found;
 }
 
@@ -478,6 +549,7 @@ JobVerdict verdict(const LiveJob& job) {
   if (!found) found = find_absent(job, all);
   if (!found) found = find_starved(job, all);
   if (!found) found = find_late(job, all);
+  if (!found) found = find_least_waiting(job, all);
   if (!found) found = rest_of(job, all);
   for (auto& line : lines_of(all)) found->evidence.push_back(std::move(line));
   return *found;

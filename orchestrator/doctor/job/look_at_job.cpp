@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/doctor/job/call_watch.hpp"
 #include "orchestrator/doctor/job/find_ranks.hpp"
 #include "orchestrator/doctor/job/process_files.hpp"
 #include "orchestrator/doctor/job/stacks.hpp"
@@ -78,6 +80,25 @@ void drop_ended(LiveJob& job) {
   std::erase_if(job.ranks, is_over);
 }
 
+/// Then it is known which calls there are.
+bool is_in_collective(const LiveJob& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& rank) {
+    return std::any_of(rank.looks.begin(), rank.looks.end(), [](const RankLook& look) {
+      return look.stack.kind == CallKind::collective;
+    });
+  });
+}
+
+/// Counts the ranks' time in calls meanwhile, in parts that are much shorter, where it can.
+void pause(std::optional<CallWatch>& calls, double seconds, std::vector<LiveRank>& ranks) {
+  constexpr double kSlice = 0.2;
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  while (calls && calls->problem().empty() &&
+         until - Clock::now() > std::chrono::duration<double>(kSlice / 2))
+    calls->watch(kSlice, ranks);
+  std::this_thread::sleep_until(until);
+}
+
 }  // namespace
 
 JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options) {
@@ -85,6 +106,7 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
   look.job = find_ranks(named);
   look.job.has_rdma = has_rdma_devices();
   const StackReader stacks;
+  std::optional<CallWatch> calls;
   const auto begun = Clock::now();
   const double cpu_before = children_cpu_s();
   for (auto& rank : look.job.ranks) {
@@ -103,10 +125,16 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
     // Another look would take as long as this one.
     const bool is_last = so_far + options.pause_seconds + (so_far - before) > options.seconds;
     before = so_far + options.pause_seconds;
-    if ((time_for_hangs && is_settled(look.verdict, look.job)) || is_last) break;
-    if (options.interrupted && options.interrupted()) break;
-    std::this_thread::sleep_for(std::chrono::duration<double>(options.pause_seconds));
+    const bool interrupted = options.interrupted && options.interrupted();
+    if ((time_for_hangs && is_settled(look.verdict, look.job)) || interrupted) break;
+    if (!calls && look.stacks > 1 && is_in_collective(look.job)) {
+      calls.emplace(look.job.ranks);
+      look.job.uncounted = calls->problem();
+    }
+    pause(calls, is_last ? options.seconds - so_far : options.pause_seconds, look.job.ranks);
+    if (is_last) break;
   }
+  look.verdict = verdict(look.job);
   look.stack_cpu_s = children_cpu_s() - cpu_before;
   look.remarks = remarks(look.job);
   return look;
@@ -134,6 +162,7 @@ std::string to_text(const JobLook& look) {
     text += fmt::format("  NOTE {}: {}\n", remark.id, remark.says);
     text += fmt::format("    fix: {}\n", remark.fix);
   }
+  if (!look.job.uncounted.empty()) text += "  not seen: " + look.job.uncounted + "\n";
   text += fmt::format(
       "  seen: {}{}, for {:.1f} s; {}, which took {:.1f} % of a core\n",
       counted(look.job.ranks.size(), "rank"),
@@ -150,6 +179,7 @@ nlohmann::json to_json(const JobLook& look) {
                  {"seconds", look.job.seconds},
                  {"looks", look.stacks},
                  {"core_seconds", look.stack_cpu_s},
+                 {"not_counted", look.job.uncounted},
                  {"remarks", nlohmann::json::array()},
                  {"processes", nlohmann::json::array()}});
   for (const auto& remark : look.remarks)

@@ -267,3 +267,40 @@ TEST_CASE("causes that need not show yet are remarked, each with a fix") {
   second.rank = first.rank + 2;
   only("dealt-ranks");
 }
+
+namespace {
+
+/// Slices in which the rank was so much of the time in collectives.
+LiveRank counted_rank(int number, const std::vector<double>& shares, double waiting = 0) {
+  auto rank = rank_of(number, moves, 0.9, waiting);
+  for (const double share : shares) rank.calls.push_back({0.6, 0.6 * share, 10, share >= 0});
+  return rank;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is counted in collectives far less than the others comes last") {
+  const std::vector<double> long_waits(8, 0.8), short_waits(8, 0.1);
+  const auto job = job_of(
+      {counted_rank(0, long_waits), counted_rank(1, short_waits), counted_rank(2, long_waits)});
+  check(job, {JobState::slow, "late", {1}}, "rank 1 comes last");
+  auto starved = job;
+  starved.ranks[1] = counted_rank(1, short_waits, 0.6);
+  starved.ranks[1].nice = 15;
+  check(starved, {JobState::slow, "starved", {1}}, "nice value of 15");
+}
+
+TEST_CASE("who is late now and then, or waits little less, or is not counted, is not the last") {
+  const std::vector<double> waits(8, 0.8), now_and_then{0.8, 0.1, 0.8, 0.1, 0.8, 0.1, 0.8, 0.1},
+      little_less(8, 0.5), seldom_in_calls(8, 0.2), not_known(8, -1);
+  // Where nobody gets his share of a core few parts of the time are chance.
+  check(job_of({counted_rank(0, waits, 0.6), counted_rank(1, std::vector<double>(8, 0.1), 0.6),
+                counted_rank(2, waits, 0.6)}),
+        {JobState::running, "moving", {}});
+  for (const auto& other : {now_and_then, little_less, not_known})
+    check(job_of({counted_rank(0, waits), counted_rank(1, other), counted_rank(2, waits)}),
+          {JobState::running, "moving", {}});
+  check(job_of({counted_rank(0, seldom_in_calls), counted_rank(1, std::vector<double>(8, 0.0)),
+                counted_rank(2, seldom_in_calls)}),
+        {JobState::running, "moving", {}});
+}
