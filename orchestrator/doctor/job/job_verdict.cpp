@@ -416,6 +416,16 @@ std::string late_advice(const Summary& one) {
              : "it computes: more work than the others', or a slower core";
 }
 
+/// As counted, it waits in collectives like the others, whatever the few stacks say.
+bool waits_like(const std::vector<const Summary*>& late,
+                const std::vector<const Summary*>& others) {
+  double least = 1;
+  for (const auto* one : others) least = std::min(least, share_inside(*one->rank));
+  return least >= 1 - kMostly && std::any_of(late.begin(), late.end(), [&](const Summary* one) {
+           return share_inside(*one->rank) >= kFarWorse * least;
+         });
+}
+
 /// Others wait for it again and again.
 MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
   const auto late = those(all, [](const Summary& one) {
@@ -431,7 +441,8 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
     });
   });
   if (late.empty() || others.empty() || late.size() + others.size() != all.size() ||
-      late.size() > others.size() || !collective || job.seconds < 2 * kFewestSeconds)
+      late.size() > others.size() || !collective || job.seconds < 2 * kFewestSeconds ||
+      waits_like(late, others))
     return std::nullopt;
   const auto& first = *late.front();
   JobVerdict found{JobState::slow, "late", numbers_of(late), "", {}, {}};
