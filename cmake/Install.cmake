@@ -50,7 +50,7 @@ install(CODE "
   set(_bin \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin\")
   file(MAKE_DIRECTORY \"\${_bin}\")
   file(CREATE_LINK \"../${DYNAMICCL_LIBRARY_FOLDER}/dynamiccl\" \"\${_bin}/dynamiccl\" SYMBOLIC)" COMPONENT program)
-install(DIRECTORY profiles/environments DESTINATION "${_data}/profiles" COMPONENT program)
+install(DIRECTORY profiles/environments profiles/machines DESTINATION "${_data}/profiles" COMPONENT program)
 install(FILES tuner/policy/pretrained.policy DESTINATION "${_data}/tuner/policy" COMPONENT program)
 install(FILES tuner/places/measured.tsv DESTINATION "${_data}/tuner/places" COMPONENT program)
 install(DIRECTORY experiments DESTINATION "${_data}" COMPONENT program)

@@ -36,7 +36,7 @@ constexpr std::array kVerbs{
     add_run_verb,         add_plan_verb,   add_doctor_verb, add_query_verb,      add_list_verb,
     add_show_verb,        add_report_verb, add_export_verb, add_clean_verb,      add_compare_verb,
     add_gate_verb,        add_import_verb, add_replay_verb, add_completion_verb, add_schema_verb,
-    add_experiments_verb, add_tune_verb,   add_train_verb};
+    add_experiments_verb, add_tune_verb,   add_train_verb,  add_predict_verb};
 
 constexpr const char* kFooter =
     "Examples:\n"

@@ -28,6 +28,7 @@ struct ModelRow {
   Collective collective;
   std::string_view name;
   Model work;
+  MessagePattern pattern;
 };
 
 double n_of(const CollectiveShape& s) { return s.ranks; }
@@ -157,68 +158,70 @@ CollectiveWork server_push_pull(const CollectiveShape& s) {
 }
 
 using enum Collective;
+using enum MessagePattern;
+/// Of names for one model the first is the one given.
 constexpr std::array kModels{
-    ModelRow{allreduce, "ring", ring_allreduce},
-    ModelRow{allreduce, "own_ring", segmented_ring},
-    ModelRow{allreduce, "segmented_ring", segmented_ring},
-    ModelRow{allreduce, "recursive_doubling", doubling_allreduce},
-    ModelRow{allreduce, "rabenseifner", rabenseifner},
-    ModelRow{allreduce, "reduce_scatter_allgather", rabenseifner},
-    ModelRow{allreduce, "bcube", rabenseifner},
-    ModelRow{allreduce, "nonoverlapping", tree_twice},
-    ModelRow{allreduce, "basic_linear", linear_twice},
-    ModelRow{allreduce, "tree", double_tree},
-    ModelRow{allreduce, "nvls", in_network},
-    ModelRow{allreduce, "nvls_tree", double_tree},
-    ModelRow{allreduce, "collnet_direct", in_network},
-    ModelRow{allreduce, "collnet_chain", ring_allreduce},
-    ModelRow{broadcast, "basic_linear", linear_to_all},
-    ModelRow{broadcast, "chain", chain},
-    ModelRow{broadcast, "pipeline", pipeline},
-    ModelRow{broadcast, "ring", pipeline},
-    ModelRow{broadcast, "split_binary_tree", split_binary},
-    ModelRow{broadcast, "binary_tree", binary_tree},
-    ModelRow{broadcast, "binomial", binomial},
-    ModelRow{broadcast, "knomial", knomial},
-    ModelRow{broadcast, "scatter_allgather", scatter_doubling},
-    ModelRow{broadcast, "scatter_recursive_doubling_allgather", scatter_doubling},
-    ModelRow{broadcast, "scatter_allgather_ring", scatter_ring},
-    ModelRow{broadcast, "scatter_ring_allgather", scatter_ring},
-    ModelRow{allgather, "linear", ring_gather},
-    ModelRow{allgather, "ring", ring_gather},
-    ModelRow{allgather, "own_ring", ring_gather},
-    ModelRow{allgather, "two_proc", ring_gather},
-    ModelRow{allgather, "bruck", bruck},
-    ModelRow{allgather, "brucks", bruck},
-    ModelRow{allgather, "recursive_doubling", doubling_gather},
-    ModelRow{allgather, "neighbor", neighbor},
-    ModelRow{allgather, "pat", doubling_gather},
-    ModelRow{allgather, "nvls", in_network},
-    ModelRow{reduce, "linear", reduce_linear},
-    ModelRow{reduce, "chain", reversed<chain>},
-    ModelRow{reduce, "pipeline", reversed<pipeline>},
-    ModelRow{reduce, "ring", reversed<pipeline>},
-    ModelRow{reduce, "binary", reversed<binary_tree>},
-    ModelRow{reduce, "in-order_binary", reversed<binary_tree>},
-    ModelRow{reduce, "binomial", reversed<binomial>},
-    ModelRow{reduce, "rabenseifner", rabenseifner},
-    ModelRow{reduce, "reduce_scatter_gather", rabenseifner},
-    ModelRow{reduce_scatter, "own_ring", reduce_scatter_ring},
-    ModelRow{reduce_scatter, "ring", reduce_scatter_ring},
-    ModelRow{reduce_scatter, "pairwise", reduce_scatter_ring},
-    ModelRow{reduce_scatter, "recursive_halving", halving},
-    ModelRow{reduce_scatter, "butterfly", halving},
-    ModelRow{reduce_scatter, "recursive_doubling", doubling_allreduce},
-    ModelRow{reduce_scatter, "noncommutative", halving},
-    ModelRow{reduce_scatter, "basic_linear", linear_twice},
-    ModelRow{reduce_scatter, "pat", halving},
-    ModelRow{reduce_scatter, "nvls", in_network},
-    ModelRow{gather, "binomial", doubling_gather},
-    ModelRow{alltoall, "modified_bruck", bruck},
-    ModelRow{alltoall, "brucks", bruck},
-    ModelRow{push, "library", server_push},
-    ModelRow{pull, "library", linear_to_all},
-    ModelRow{push_pull, "library", server_push_pull},
+    ModelRow{allreduce, "ring", ring_allreduce, neighbours},
+    ModelRow{allreduce, "own_ring", segmented_ring, neighbours},
+    ModelRow{allreduce, "segmented_ring", segmented_ring, neighbours},
+    ModelRow{allreduce, "recursive_doubling", doubling_allreduce, exchange},
+    ModelRow{allreduce, "rabenseifner", rabenseifner, exchange_near},
+    ModelRow{allreduce, "reduce_scatter_allgather", rabenseifner, exchange_near},
+    ModelRow{allreduce, "bcube", rabenseifner, exchange_near},
+    ModelRow{allreduce, "nonoverlapping", tree_twice, tree},
+    ModelRow{allreduce, "basic_linear", linear_twice, root},
+    ModelRow{allreduce, "tree", double_tree, pipelined_tree},
+    ModelRow{allreduce, "nvls", in_network, in_switch},
+    ModelRow{allreduce, "nvls_tree", double_tree, in_switch},
+    ModelRow{allreduce, "collnet_direct", in_network, in_switch},
+    ModelRow{allreduce, "collnet_chain", ring_allreduce, in_switch},
+    ModelRow{broadcast, "basic_linear", linear_to_all, root},
+    ModelRow{broadcast, "chain", chain, neighbours},
+    ModelRow{broadcast, "pipeline", pipeline, neighbours},
+    ModelRow{broadcast, "ring", pipeline, neighbours},
+    ModelRow{broadcast, "split_binary_tree", split_binary, pipelined_tree},
+    ModelRow{broadcast, "binary_tree", binary_tree, pipelined_tree},
+    ModelRow{broadcast, "binomial", binomial, tree},
+    ModelRow{broadcast, "knomial", knomial, tree},
+    ModelRow{broadcast, "scatter_allgather", scatter_doubling, exchange_far},
+    ModelRow{broadcast, "scatter_recursive_doubling_allgather", scatter_doubling, exchange_far},
+    ModelRow{broadcast, "scatter_allgather_ring", scatter_ring, neighbours},
+    ModelRow{broadcast, "scatter_ring_allgather", scatter_ring, neighbours},
+    ModelRow{allgather, "ring", ring_gather, neighbours},
+    ModelRow{allgather, "linear", ring_gather, neighbours},
+    ModelRow{allgather, "own_ring", ring_gather, neighbours},
+    ModelRow{allgather, "two_proc", ring_gather, neighbours},
+    ModelRow{allgather, "bruck", bruck, exchange_far},
+    ModelRow{allgather, "brucks", bruck, exchange_far},
+    ModelRow{allgather, "recursive_doubling", doubling_gather, exchange_far},
+    ModelRow{allgather, "neighbor", neighbor, neighbours},
+    ModelRow{allgather, "pat", doubling_gather, exchange_far},
+    ModelRow{allgather, "nvls", in_network, in_switch},
+    ModelRow{reduce, "linear", reduce_linear, root},
+    ModelRow{reduce, "chain", reversed<chain>, neighbours},
+    ModelRow{reduce, "pipeline", reversed<pipeline>, neighbours},
+    ModelRow{reduce, "ring", reversed<pipeline>, neighbours},
+    ModelRow{reduce, "binary", reversed<binary_tree>, pipelined_tree},
+    ModelRow{reduce, "in-order_binary", reversed<binary_tree>, pipelined_tree},
+    ModelRow{reduce, "binomial", reversed<binomial>, tree},
+    ModelRow{reduce, "rabenseifner", rabenseifner, exchange_near},
+    ModelRow{reduce, "reduce_scatter_gather", rabenseifner, exchange_near},
+    ModelRow{reduce_scatter, "own_ring", reduce_scatter_ring, neighbours},
+    ModelRow{reduce_scatter, "ring", reduce_scatter_ring, neighbours},
+    ModelRow{reduce_scatter, "pairwise", reduce_scatter_ring, neighbours},
+    ModelRow{reduce_scatter, "recursive_halving", halving, exchange_far},
+    ModelRow{reduce_scatter, "butterfly", halving, exchange_far},
+    ModelRow{reduce_scatter, "recursive_doubling", doubling_allreduce, exchange},
+    ModelRow{reduce_scatter, "noncommutative", halving, exchange_far},
+    ModelRow{reduce_scatter, "basic_linear", linear_twice, root},
+    ModelRow{reduce_scatter, "pat", halving, exchange_far},
+    ModelRow{reduce_scatter, "nvls", in_network, in_switch},
+    ModelRow{gather, "binomial", doubling_gather, exchange_far},
+    ModelRow{alltoall, "modified_bruck", bruck, exchange},
+    ModelRow{alltoall, "brucks", bruck, exchange},
+    ModelRow{push, "library", server_push, root},
+    ModelRow{pull, "library", linear_to_all, root},
+    ModelRow{push_pull, "library", server_push_pull, root},
 };
 
 const ModelRow* find_model(std::string_view algorithm, Collective collective) {
@@ -254,6 +257,25 @@ CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape
   if (shape.ranks <= 1) return {};
   const ModelRow* row = find_model(algorithm, shape.collective);
   return row != nullptr ? row->work(shape) : linear_work(shape);
+}
+
+MessagePattern pattern_of(std::string_view algorithm, Collective collective) {
+  const ModelRow* row = find_model(algorithm, collective);
+  return row != nullptr ? row->pattern : root;
+}
+
+std::vector<std::string_view> modelled_algorithms(Collective collective) {
+  std::vector<std::string_view> names;
+  std::vector<const ModelRow*> given;
+  for (const ModelRow& row : kModels) {
+    const bool same = std::any_of(given.begin(), given.end(), [&](const ModelRow* other) {
+      return other->work == row.work && other->pattern == row.pattern;
+    });
+    if (row.collective != collective || row.pattern == in_switch || same) continue;
+    given.push_back(&row);
+    names.push_back(row.name);
+  }
+  return names;
 }
 
 CollectiveWork device_work(std::string_view algorithm, const CollectiveShape& shape) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -36,6 +37,18 @@ struct CollectiveWork {
   }
 };
 
+/// Between whom an algorithm's rounds pass, which decides what the shape of a network costs it.
+enum class MessagePattern {
+  neighbours,      ///< every rank sends to the next one in all rounds
+  exchange,        ///< in round k with the rank at distance 2^k, as much in each
+  exchange_near,   ///< half as much in each further round
+  exchange_far,    ///< twice as much in each further round
+  tree,            ///< in round k to the rank at distance 2^k from one half of those left
+  pipelined_tree,  ///< all rounds of a tree at once
+  root,            ///< between each and the first rank, one after another
+  in_switch        ///< the network itself sums
+};
+
 /// Analytic work of an algorithm by the name its library gives it:
 ///   ring                2(n-1) alpha, 2(n-1)/n m beta, (n-1)/n m gamma
 ///   binary tree         2 alpha log n, 2 m log n beta
@@ -47,6 +60,11 @@ struct CollectiveWork {
 ///                       several are under way, a shard's answers behind the next shard's way in
 /// Names that are not known count as "linear" of their collective. One rank costs nothing.
 CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape& shape);
+
+MessagePattern pattern_of(std::string_view algorithm, Collective collective);
+
+/// One name of each model that needs no network that sums.
+std::vector<std::string_view> modelled_algorithms(Collective collective);
 
 /// A parameter server on GPUs: a push is the library's reduce, a pull its broadcast. Other
 /// collectives: as collective_work().

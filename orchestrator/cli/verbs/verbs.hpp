@@ -58,6 +58,7 @@ void add_replay_verb(CLI::App& app, Shared& shared);
 void add_completion_verb(CLI::App& app, Shared& shared);
 void add_schema_verb(CLI::App& app, Shared& shared);
 void add_experiments_verb(CLI::App& app, Shared& shared);
+void add_predict_verb(CLI::App& app, Shared& shared);
 
 /// An option that takes some words only: help lists them as its value, and completion offers what
 /// help lists. The verb itself checks the value, for a message that names the nearest word.

@@ -1,0 +1,249 @@
+#include "orchestrator/launch/smpi.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "containers/command.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Longer than any that ended in a useful time: a ring of 1,024 ranks takes half of it.
+constexpr std::chrono::milliseconds kPatience{60000};
+
+struct Pair {
+  Collective collective;
+  std::string_view model;
+  std::string_view smpi;
+};
+constexpr std::array kPairs{
+    Pair{Collective::allreduce, "ring", "lr"},
+    Pair{Collective::allreduce, "recursive_doubling", "rdb"},
+    Pair{Collective::allreduce, "rabenseifner", "rab_rdb"},
+    Pair{Collective::broadcast, "binomial", "binomial_tree"},
+    Pair{Collective::broadcast, "scatter_allgather", "scatter_rdb_allgather"},
+    Pair{Collective::broadcast, "scatter_allgather_ring", "scatter_LR_allgather"},
+    Pair{Collective::reduce, "binomial", "binomial"},
+    Pair{Collective::reduce, "rabenseifner", "scatter_gather"}};
+
+/// What a trace's line says of a call, and what SMPI's option for its algorithm is called.
+struct Traced {
+  Collective collective;
+  std::string_view option;
+  std::string_view line;  ///< behind the rank; {} = elements of 4 bytes
+};
+constexpr std::array kTraced{Traced{Collective::allreduce, "allreduce", "allreduce {} 0 1"},
+                             Traced{Collective::broadcast, "bcast", "bcast {} 0 1"},
+                             Traced{Collective::reduce, "reduce", "reduce {} 0 0 1"}};
+
+const Traced* traced(Collective collective) {
+  const auto found = std::find_if(kTraced.begin(), kTraced.end(),
+                                  [&](const Traced& one) { return one.collective == collective; });
+  return found == kTraced.end() ? nullptr : found;
+}
+
+/// A folder that goes with the object.
+class Workshop {
+ public:
+  Workshop() {
+    std::string name = (fs::temp_directory_path() / "dynamiccl-smpi-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw Error(ErrorKind::environment,
+                  name + ": cannot be made; TMPDIR names another place for short-lived files");
+    folder_ = name;
+  }
+  ~Workshop() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+  std::string write(const char* name, const std::string& text) const {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream file(path);
+    file << text;
+    file.close();
+    if (!file)
+      throw Error(ErrorKind::environment,
+                  path + ": cannot be written; TMPDIR names another place for short-lived files");
+    return path;
+  }
+
+ private:
+  std::string folder_;
+};
+
+/// The link that the machine's classes are of: between nodes where there are several.
+const MachineLink& main_link(const MachineModel& machine) {
+  return machine.link(machine.nodes > 1 ? LinkTier::network : LinkTier::node);
+}
+
+/// "0:1;65536:1.5": a class's figure over the first one's.
+template <class Figure>
+std::string factors(const MachineModel& machine, Figure figure) {
+  std::vector<std::string> parts;
+  const auto& classes = main_link(machine).classes;
+  for (const LinkClass& one : classes)
+    parts.push_back(
+        fmt::format("{:.0f}:{:.9g}", one.from_bytes, figure(one) / figure(classes.front())));
+  return join(parts, ";");
+}
+
+std::string joined(const std::vector<int>& counts, const char* separator = ",") {
+  std::vector<std::string> texts;
+  for (const int count : counts) texts.push_back(std::to_string(count));
+  return join(texts, separator);
+}
+
+std::string bandwidth(const LinkClass& link) {
+  return fmt::format("{:.9g}Bps", link.bytes_per_us * 1e6);
+}
+
+/// A cluster element for the nodes from `first` on.
+std::string cluster(const MachineModel& machine, int number, int first, int nodes,
+                    const std::string& topology, double link_us) {
+  const LinkClass none{0, 1, 1e5};
+  const auto& node = machine.link(LinkTier::node);
+  const LinkClass& inner = node.classes.empty() ? none : node.classes.front();
+  const auto& network = machine.link(LinkTier::network);
+  const LinkClass& outer = network.classes.empty() ? none : network.classes.front();
+  return fmt::format(
+      "<cluster id=\"c{}\" prefix=\"h\" suffix=\"\" radical=\"{}-{}\" speed=\"1Gf\" bw=\"{}\" "
+      "lat=\"{:.9g}us\" sharing_policy=\"SPLITDUPLEX\" loopback_bw=\"{}\" "
+      "loopback_lat=\"{:.9g}us\"{}"
+      "{}/>\n",
+      number, first, first + nodes - 1, bandwidth(outer), link_us, bandwidth(inner),
+      inner.latency_us, topology,
+      topology.empty() ? fmt::format(" router_id=\"r{}\"", number) : "");
+}
+
+std::string sites(const MachineModel& machine, double link_us) {
+  const int count = machine.counts.front();
+  const int nodes = machine.nodes / count;
+  const LinkClass& wide = machine.link(LinkTier::wide).classes.front();
+  std::string text = "<zone id=\"all\" routing=\"Full\">\n";
+  for (int site = 0; site < count; ++site)
+    text += cluster(machine, site, site * nodes, nodes, "", link_us);
+  for (int site = 0; site < count; ++site)
+    text += fmt::format(
+        "<link id=\"w{}\" bandwidth=\"{}\" latency=\"{:.9g}us\" "
+        "sharing_policy=\"SPLITDUPLEX\"/>\n",
+        site, bandwidth(wide), wide.latency_us / 2);
+  for (int a = 0; a < count; ++a)
+    for (int b = a + 1; b < count; ++b)
+      text += fmt::format(
+          "<zoneRoute src=\"c{0}\" dst=\"c{1}\" gw_src=\"r{0}\" gw_dst=\"r{1}\">"
+          "<link_ctn id=\"w{0}\" direction=\"UP\"/><link_ctn id=\"w{1}\" direction=\"DOWN\"/>"
+          "</zoneRoute>\n",
+          a, b);
+  return text + "</zone>\n";
+}
+
+/// The simulated time is the first field of replay's last line, by the format we ask for.
+SmpiTime read_time(const CommandResult& result) {
+  if (result.interrupted) return {std::nullopt, "interrupted"};
+  if (result.timed_out)
+    return {std::nullopt, fmt::format("did not end in {} s", kPatience.count() / 1000)};
+  const std::string text = result.out + "\n" + result.err;
+  for (const auto& line : split(text, '\n')) {
+    if (!line.starts_with("time=")) continue;
+    double seconds = 0;
+    const auto [end, error] = std::from_chars(line.data() + 5, line.data() + line.size(), seconds);
+    if (result.exit_code == 0 && error == std::errc() && seconds > 0) return {seconds * 1e6, ""};
+  }
+  return {std::nullopt, fmt::format("smpirun ended with {}", result.exit_code)};
+}
+
+}  // namespace
+
+std::string_view smpi_algorithm(std::string_view model, Collective collective) {
+  for (const Pair& pair : kPairs)
+    if (pair.collective == collective && pair.model == model) return pair.smpi;
+  return "";
+}
+
+std::string why_no_smpi(const MachineModel& machine, Collective collective) {
+  if (find_program("smpirun").empty())
+    return "smpirun is not on PATH: the Debian package libsimgrid-dev brings it";
+  if (machine.shape == MachineShape::bcube) return "SimGrid has no BCube; the analytic models have";
+  if (traced(collective) == nullptr)
+    return fmt::format("{} is not simulated; allreduce, broadcast and reduce are",
+                       name_of(collective));
+  return "";
+}
+
+std::string smpi_platform(const MachineModel& machine) {
+  using enum MachineShape;
+  const auto& network = machine.link(LinkTier::network).classes;
+  // A way between two nodes at a switch has two links; in a torus it is one.
+  const double latency_us = network.empty() ? 1 : network.front().latency_us;
+  const double link_us = machine.shape == torus ? latency_us : latency_us / 2;
+  const auto shaped = [&](const char* name, const std::string& parameters) {
+    return cluster(machine, 0, 0, machine.nodes,
+                   fmt::format(" topology=\"{}\" topo_parameters=\"{}\"", name, parameters),
+                   link_us);
+  };
+  std::string body;
+  if (machine.shape == fat_tree)
+    body =
+        shaped("FAT_TREE", fmt::format("{};{};{};{}", machine.counts.size(), joined(machine.counts),
+                                       joined(machine.up), joined(machine.cables)));
+  else if (machine.shape == torus)
+    body = shaped("TORUS", joined(machine.counts));
+  else if (machine.shape == dragonfly)
+    body =
+        shaped("DRAGONFLY", fmt::format("{},{};{},{};{},{};{}", machine.counts[0],
+                                        machine.cables[0], machine.counts[1], machine.cables[1],
+                                        machine.counts[2], machine.cables[2], machine.counts[3]));
+  else if (machine.shape == cross_site)
+    body = sites(machine, link_us);
+  else
+    body = cluster(machine, 0, 0, machine.nodes, "", link_us);
+  return "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
+         "<platform version=\"4.1\">\n" +
+         body + "</platform>\n";
+}
+
+SmpiTime simulate_collective(const MachineModel& machine, Collective collective, int ranks,
+                             double bytes, std::string_view algorithm) {
+  const Workshop workshop;
+  const Traced& call = *traced(collective);
+  const std::string line =
+      fmt::format(fmt::runtime(call.line), static_cast<std::int64_t>(std::ceil(bytes / 4)));
+  std::string hosts;
+  std::string trace;
+  for (int rank = 0; rank < ranks; ++rank) {
+    hosts += fmt::format("h{}\n", rank / machine.ranks_per_node);
+    trace += fmt::format("{0} init\n{0} {1}\n{0} finalize\n", rank, line);
+  }
+  const std::string list = workshop.write("list", workshop.write("trace", trace) + "\n");
+  CommandOptions options;
+  options.timeout = kPatience;
+  options.interrupted = [] { return interrupted(); };
+  return read_time(run_command(
+      {"smpirun", "-no-privatize", "-np", std::to_string(ranks), "-platform",
+       workshop.write("platform.xml", smpi_platform(machine)), "-hostfile",
+       workshop.write("hosts", hosts), "--cfg=smpi/simulate-computation:no",
+       fmt::format("--cfg=smpi/{}:{}", call.option, algorithm), "--cfg=contexts/guard-size:0",
+       // A flow is not held back by a window, and nothing is assumed of an old machine's links.
+       "--cfg=network/TCP-gamma:0",
+       "--cfg=smpi/lat-factor:" + factors(machine, [](const LinkClass& c) { return c.latency_us; }),
+       "--cfg=smpi/bw-factor:" +
+           factors(machine, [](const LinkClass& c) { return c.bytes_per_us; }),
+       "--log=smpi_replay.fmt:time=%.12r%n", "-replay", list},
+      options));
+}
+
+}  // namespace dynamiccl

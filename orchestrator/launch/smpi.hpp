@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/vocabulary/machine_model.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// A collective that SimGrid's SMPI simulates on a machine's file, by its replay of a trace: its
+/// algorithms are real MPI code, whose messages share simulated links. Sums and computation take no
+/// time, and SMPI's own factors on latency and bandwidth, which were fitted on one old machine,
+/// give way to the machine's classes of sizes.
+
+/// SMPI's name for the algorithm that a model of this name describes; "" where it has none.
+std::string_view smpi_algorithm(std::string_view model, Collective collective);
+
+/// A real library's choice of algorithms, as SMPI has it. Those of MPICH, MVAPICH2 and Intel MPI
+/// crash in replays.
+inline constexpr std::string_view kSmpiRules = "ompi";
+inline constexpr std::string_view kSmpiRulesOf = "Open MPI 4.1.2's rules";
+
+/// "" where SMPI can simulate this here, else why not and what would help.
+std::string why_no_smpi(const MachineModel& machine, Collective collective);
+
+/// The machine as SimGrid reads it.
+std::string smpi_platform(const MachineModel& machine);
+
+/// What SMPI says of one call, or why it says nothing.
+struct SmpiTime {
+  std::optional<double> us;
+  std::string reason;
+};
+/// @param algorithm of SMPI, or rules
+SmpiTime simulate_collective(const MachineModel& machine, Collective collective, int ranks,
+                             double bytes, std::string_view algorithm);
+
+}  // namespace dynamiccl
