@@ -221,7 +221,7 @@ CREATE TABLE sample (
   PRIMARY KEY (measurement_id, phase, rank, iteration)
 ) STRICT, WITHOUT ROWID;
 
--- What a training cell leaves beside its step times, per rank: `measurement` holds the steps.
+-- What a training cell records besides its step times, per rank: `measurement` holds the steps.
 -- Times are medians over the measured steps of this rank.
 CREATE TABLE training (
   measurement_id INTEGER NOT NULL REFERENCES measurement(id),  -- cell in a launch

@@ -153,7 +153,7 @@ WITH cell_block AS (
                      WHERE x.group_id = l.group_id AND x.block = l.block)
   LEFT JOIN measurement m ON m.launch_id = l.id AND m.cell_id = c.id
 ),
--- max() picks the row whose block_reason stands beside it.
+-- max() picks the row whose block_reason stands next to it.
 cell AS (
   SELECT cell_block.*, max(severity) AS worst, count(severity) AS blocks,
          coalesce(sum(severity = 0), 0) AS good,
@@ -264,7 +264,7 @@ SELECT
     AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
     AND json_extract(v.cell_knobs, '$.compression') IS NULL
     AND json_extract(v.cell_knobs, '$.lars') IS NULL AND json_extract(v.cell_knobs, '$.rate_warmup') IS NULL
-    AS plain,                       -- flag: plain SGD, neither LARS nor a warm-up of the rate: what accuracies are held against
+    AS plain,                       -- flag: plain SGD, neither LARS nor a warm-up of the rate: what accuracies are compared with
   json_patch('{}', json_object(
     'data', coalesce(json_extract(v.cell_knobs, '$.data'), 'generated'),
     'sequence', json_extract(v.cell_knobs, '$.sequence'), 'precision', json_extract(v.cell_knobs, '$.precision'),

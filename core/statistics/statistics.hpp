@@ -27,7 +27,7 @@ struct Interval {
 std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
                                         double confidence = 0.95);
 
-/// What a reader is told of Interval::method: "order statistics of launch medians".
+/// How Interval::method is printed: "order statistics of launch medians".
 std::string words_of_method(const std::string& method);
 
 struct WaitBounds;

@@ -8,7 +8,7 @@
 
 namespace dynamiccl {
 
-/// By what a job is told which algorithm its library is to take.
+/// By what a job is given the algorithm that its library is to take.
 enum class AlgorithmReach {
   own,         ///< by nothing that a job could load
   per_call,    ///< a plugin answers each call
@@ -16,7 +16,7 @@ enum class AlgorithmReach {
   per_process  ///< variables: for all messages of a collective in the process
 };
 
-/// What decides the transport that ranks of one machine are expected to speak by.
+/// What decides the transport that ranks of one machine are expected to use.
 enum class TransportRule {
   namespaces,  ///< the namespaces that they share, and settings
   gpu_paths,   ///< the paths between their GPUs
@@ -104,7 +104,7 @@ constexpr Backend floor_backend() {
 static_assert(std::ranges::count_if(kBackendFacts, &BackendFacts::floor) == 1,
               "one backend is the floor");
 
-/// An algorithm that a job is told holds for messages of all sizes of its collective.
+/// An algorithm that a job is given holds for messages of all sizes of its collective.
 constexpr bool is_for_all_sizes(Backend backend) {
   return backend_facts(backend).algorithms == AlgorithmReach::per_process;
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kFirstNamespace = 0xEFFFFFFC;
 constexpr std::uint64_t kFirstTimeNamespace = 0xEFFFFFFA;
 
-/// 0 with errno where it cannot be told.
+/// 0 with errno where it cannot be found out.
 std::uint64_t namespace_of(const std::string& process_folder) {
   struct stat info {};
   return stat((process_folder + "/ns/pid").c_str(), &info) == 0 ? info.st_ino : 0;

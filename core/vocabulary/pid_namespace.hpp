@@ -17,7 +17,7 @@ bool sees_own_processes();
 bool is_hidden_process(std::int64_t pid);
 
 /// When a process began, in clock ticks since boot; nullopt when there is none or it is a zombie, 0
-/// where that cannot be told: no file can be opened now, or none be read.
+/// where that cannot be found out: no file can be opened now, or none be read.
 /// @param process its number, or "self"
 std::optional<std::int64_t> start_ticks_of(const std::string& process);
 

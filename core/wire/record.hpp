@@ -47,7 +47,7 @@ struct SampleArrays {
   std::vector<double> waited_us;
 };
 
-/// What a training cell leaves beside its step times. Times are medians over the measured steps.
+/// What a training cell records besides its step times. Times are medians over the measured steps.
 struct TrainingFigures {
   std::string role;         ///< "worker" or "server"
   double single_us = 0;     ///< one step of a worker alone: no other rank computes or sends

@@ -14,7 +14,7 @@ enum class FrameKind : std::uint32_t {
   welcome,     ///< sequence: of the last line that is stored of this writer
   refused,     ///< a sentence for people; the connection ends
   run,         ///< run.json
-  file,        ///< "NAME\n" and its bytes: what lies beside run.json, or a rank's decisions
+  file,        ///< "NAME\n" and its bytes: what lies next to run.json, or a rank's decisions
   begun,       ///< no further file follows
   line,        ///< sequence counts from 1 for each writer; a record without its line end
   last_words,  ///< the same without a sequence, from a rank that ends; stored where it is no copy
@@ -40,10 +40,10 @@ static_assert(sizeof(FrameHeader) == 32);
 
 /// A record is as long as its samples are many; what is longer is nobody's record.
 inline constexpr std::uint64_t kMostLineBytes = std::uint64_t{64} << 20;
-/// A table beside run.json, or a rank's decisions; its frame has the name in front.
+/// A table next to run.json, or a rank's decisions; its frame has the name in front.
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 inline constexpr std::uint64_t kMostFileNameBytes = 256;
-/// run.json and what lies beside it, all together.
+/// run.json and what lies next to it, all together.
 inline constexpr std::uint64_t kMostRunBytes = std::uint64_t{256} << 20;
 /// The names and headers of so many files as may be, on top of it.
 inline constexpr std::uint64_t kMostRunHeaderBytes = std::uint64_t{16} << 20;

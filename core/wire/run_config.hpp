@@ -72,7 +72,7 @@ struct RunConfig {
   std::string output_dir;
   /// Folder for file rendezvous of backends without a launcher (Gloo, NCCL); empty with MPI.
   std::string rendezvous_dir;
-  /// Network interface for backends that must be told (Gloo); empty lets the worker choose.
+  /// Network interface for backends that need one (Gloo); empty lets the worker choose.
   std::string interface;
   /// Rank r uses the GPU with this index of those it sees; empty on CPU backends.
   std::vector<int> gpu_of_rank;

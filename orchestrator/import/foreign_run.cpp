@@ -83,7 +83,7 @@ void refuse_copies(const std::vector<ImportedFile>& files) {
   }
 }
 
-/// A start, where it was printed, and what is told apart between starts of as many ranks.
+/// A start, where it was printed, and what tells starts of as many ranks apart.
 struct PlacedStart {
   const ForeignStart* start = nullptr;
   const ImportedFile* file = nullptr;
@@ -215,7 +215,7 @@ class RunBuilder {
     const ImportedFile* file = nullptr;
     int first_block = 0;
     for (const auto& start : starts) {
-      // What one file holds was measured beside each other: the next one's blocks come behind.
+      // What one file holds was measured at the same time: the next one's blocks come behind.
       if (start.file != file) {
         file = start.file;
         for (const auto& [job, next] : next_block_) first_block = std::max(first_block, next);

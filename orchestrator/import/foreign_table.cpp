@@ -124,7 +124,7 @@ void require_distinct(const std::vector<std::string>& columns, const std::string
     if (!seen.insert(without_blanks(lower_case(column))).second)
       throw Error(ErrorKind::data,
                   fmt::format("{}: the heading names the column \"{}\" twice, so its figures "
-                              "cannot be told apart; correct the heading",
+                              "look the same; correct the heading",
                               where, column));
 }
 

@@ -96,7 +96,7 @@ struct NcclTestsCell {
 };
 
 /// A row without its times. Knobs are reduction and root where they are not the usual, and how many
-/// groups of ranks were measured beside each other where there was more than one.
+/// groups of ranks were measured at the same time where there was more than one.
 ForeignRow nccl_tests_row(const NcclTestsCell& cell, std::size_t groups);
 
 /// An id in the form of the others that is the same for the same text.
@@ -132,7 +132,7 @@ std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std:
 std::string without_blanks(std::string text);
 
 /// A heading that names a column twice, in whatever case and with whatever blanks: whose figure is
-/// whose cannot be told.
+/// whose is not known.
 /// @param where "x.txt:18", for the message
 /// @throws Error(data) with the column's name
 void require_distinct(const std::vector<std::string>& columns, const std::string& where);

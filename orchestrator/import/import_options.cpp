@@ -76,41 +76,41 @@ void check_import_options(const ImportOptions& options) {
     refuse_unknown("operation", options.operation, operations_of_nccl_tests());
 }
 
-std::string settled_collective(const std::string& told, const std::string& where,
+std::string settled_collective(const std::string& named, const std::string& where,
                                const ImportOptions& options) {
-  const std::string collective = collective_of_program(told);
+  const std::string collective = collective_of_program(named);
   if (options.operation.empty()) {
-    if (!told.empty()) return collective;
+    if (!named.empty()) return collective;
     throw Error(ErrorKind::input, where +
                                       ": the table does not name its operation; give --operation, "
                                       "as in --operation all_reduce");
   }
   const std::string asked = collective_of_program(options.operation);
   // A renamed program says nothing of its operation.
-  if (told.empty() || collective == asked || !is_known_operation(collective)) return asked;
+  if (named.empty() || collective == asked || !is_known_operation(collective)) return asked;
   throw Error(ErrorKind::input,
               fmt::format("{}: --operation {} contradicts the table, which is of {}; {}", where,
-                          options.operation, told, kAlone));
+                          options.operation, named, kAlone));
 }
 
 int settled_ranks(const ForeignStart& start, const std::string& path, const std::string& format,
                   const ImportOptions& options) {
-  const int told = start.ranks.value_or(0);
+  const int stated = start.ranks.value_or(0);
   const bool point_to_point = format == "osu" && start.ranks && !start.rows.empty() &&
                               start.rows[0].collective == "sendrecv";
   if (options.ranks == 0 || point_to_point) {
-    if (told > 0) return told;
+    if (stated > 0) return stated;
     throw Error(
         ErrorKind::input,
         fmt::format("{}: does not say with how many ranks it was measured; give --ranks N", path));
   }
-  const bool fits =
-      told == 0 || (start.ranks_of_one_process ? options.ranks % told == 0 : options.ranks == told);
+  const bool fits = stated == 0 || (start.ranks_of_one_process ? options.ranks % stated == 0
+                                                               : options.ranks == stated);
   if (fits) return options.ranks;
   throw Error(
       ErrorKind::input,
       fmt::format("{}: --ranks {} contradicts the file, which says {}{}; {}", path, options.ranks,
-                  told, start.ranks_of_one_process ? " per process" : "", kAlone));
+                  stated, start.ranks_of_one_process ? " per process" : "", kAlone));
 }
 
 std::string settled_backend(const ForeignStart& start, const std::string& path,

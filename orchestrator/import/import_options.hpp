@@ -11,10 +11,10 @@ namespace dynamiccl {
 void check_import_options(const ImportOptions& options);
 
 /// The collective of a table: as the file says, else as --operation does.
-/// @param told the program or collective that the file names, "" = none
+/// @param named the program or collective that the file names, "" = none
 /// @param where "x.txt:18", for the message
 /// @throws Error(input) when neither says it and when they contradict each other
-std::string settled_collective(const std::string& told, const std::string& where,
+std::string settled_collective(const std::string& named, const std::string& where,
                                const ImportOptions& options);
 
 /// The ranks of a start, as settled_collective(). OSU's point-to-point tests have two, also where

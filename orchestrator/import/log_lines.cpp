@@ -207,7 +207,7 @@ std::size_t place_behind(const Frame& frame, std::string_view line, std::string&
     if (piece.kind != expected.kind) {
       const bool numbers = expected.kind == PieceKind::time && piece.kind == PieceKind::number &&
                            piece.text.size() < 9 &&
-                           i > 0;  // "10:00:00" beside "10:00:00.5" is a time too
+                           i > 0;  // "10:00:00" as well as "10:00:00.5" is a time too
       if (!numbers)
         return expected.kind == PieceKind::blank && i + 1 == frame.pieces.size() ? at : 0;
     }

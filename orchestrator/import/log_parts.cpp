@@ -69,7 +69,7 @@ LogPlace nccl_log_in(std::string_view line) {
   return {begin, host, false};
 }
 
-/// The start of a row before a log line; nullopt where there is none or it cannot be told.
+/// The start of a row before a log line; nullopt where there is none or it cannot be found.
 std::optional<std::string> row_before(const std::string& line, const LogPlace& log,
                                       const std::set<std::string>& hosts) {
   const auto before = line.substr(0, log.begin);

@@ -22,8 +22,8 @@ std::string utf8_from(std::string_view bytes, const char* encoding, std::size_t&
 std::vector<std::string> lines_within(const std::string& line);
 
 /// Rows that other threads wrote log lines of NCCL into are put together again; a line that became
-/// part of another is left empty. Where a row cannot be told from the name of the host with which
-/// the log line begins ("-13node" is -1 or -13), it stays as it is.
+/// part of another is left empty. Where a row cannot be distinguished from the name of the host
+/// with which the log line begins ("-13node" is -1 or -13), it stays as it is.
 void mend_rows(std::vector<std::string*>& lines);
 
 /// A table pasted from a page or a spreadsheet: cells between bars, semicolons or commas.

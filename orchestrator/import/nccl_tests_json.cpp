@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 constexpr std::uint64_t kMostCalls = 1'000'000'000;
 
 /// Variables that steer libraries: the file holds the whole environment, secrets too. Of NCCL's
-/// those that are not known are told by their names.
+/// those that are not known are recognised by their names.
 void add_variables(ForeignStart& start, const json& document) {
   if (!document.contains("env") || !document["env"].is_array()) return;
   for (const auto& entry : document["env"]) {
@@ -62,7 +62,7 @@ std::uint64_t count_in(const json& object, const char* key, const std::string& w
 }
 
 /// Ranks whose times these are, and in how many groups all ranks were. A device stands for the
-/// process whose first it is; a split makes groups of processes that measure beside each other, and
+/// process whose first it is; a split makes groups of processes that measure at the same time, and
 /// the first process, which writes, is in the one that counts.
 struct RankGroups {
   std::uint64_t processes = 1;

@@ -309,7 +309,7 @@ class TextReader {
     device["host"] = line.host;
     device["device"] = line.device;
     start.source["devices"].push_back(std::move(device));
-    // Groups that a split makes measure beside each other: the first rank's, which prints, is what
+    // Groups that a split makes measure at the same time: the first rank's, which prints, is what
     // is measured. Its number need not be 0.
     if (!signs_.measured_group) signs_.measured_group = group;
     if (signs_.ranks[{group, rank}]++ > 0) note_separate();
@@ -430,7 +430,7 @@ class TextReader {
         start.rows.back().size_bytes, asked);
   }
 
-  /// Before "#wrong" there was "error", the largest difference, which the program held against a
+  /// Before "#wrong" there was "error", the largest difference, which the program compared with a
   /// limit that grew with the ranks. What it prints has one digit: where it says that something
   /// failed, a difference at the limit is beyond it.
   void judge_errors(ForeignStart& start) const {

@@ -115,7 +115,7 @@ void SuiteReader::leave_out(const std::string& what) {
   apply_failures();
   end_table();
   note_line_ = 0;
-  told_lost_ = true;  // they are of what is told here
+  told_lost_ = true;  // they are of what is reported here
   left_out_.push_back(fmt::format("{} (line {})", what, line_));
 }
 
@@ -139,7 +139,7 @@ void SuiteReader::read_heading(std::vector<std::string> columns) {
   if (time_columns().size() > 1)
     refuse(
         fmt::format("the heading \"{}\" has two columns of the {} over the ranks, so which of "
-                    "them is the time cannot be told; correct the heading",
+                    "them is the time is not known; correct the heading",
                     join(columns_, " | "), name_of(options_.aggregation)));
 }
 
@@ -169,7 +169,7 @@ bool SuiteReader::read_sample_without_time(const std::vector<std::string>& words
   return false;
 }
 
-/// Rows of nobody are not known, but told.
+/// Rows of an unknown table are not read, but reported.
 void SuiteReader::note_lost_row(const std::vector<std::string>& words) {
   if (words.size() < 2 || told_lost_) return;
   told_lost_ = true;
@@ -281,7 +281,7 @@ void SuiteReader::read_row(const std::vector<std::string>& words) {
   row.datatype = datatype_;
   if (!test_->knob.empty()) row.knobs["test"] = std::string(test_->knob);
   if (test_->reduces && !redop_.empty()) row.knobs["redop"] = redop_;
-  // Memory of a GPU is another measurement than the host's, and so are groups beside each other.
+  // Memory of a GPU is another measurement than the host's, and so are groups at the same time.
   for (const char* name : {"buffers", "groups"})
     if (const auto found = start.settings.find(name);
         found != start.settings.end() && found->second != "host-host")

@@ -86,7 +86,7 @@ class SuiteReader {
   std::size_t size_column_ = 0;
   std::size_t note_line_ = 0;  ///< of a comment below rows; 0 = none since the heading
   std::string note_;
-  bool told_lost_ = false;  ///< rows that belong to no table are told once for each title
+  bool told_lost_ = false;  ///< rows that belong to no table are reported once for each title
   std::optional<std::pair<std::uint64_t, std::uint64_t>> last_row_;  ///< (size, group)
   std::vector<std::string> left_out_;
 };

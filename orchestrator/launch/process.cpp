@@ -485,8 +485,8 @@ class Start {
     question_.cancel();
     look_.cancel();
     auto left = started_processes();
-    const auto patience = Clock::now() + std::chrono::milliseconds(stopping_ ? 100 : 1000);
-    while (!left.empty() && Clock::now() < patience) {
+    const auto deadline = Clock::now() + std::chrono::milliseconds(stopping_ ? 100 : 1000);
+    while (!left.empty() && Clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       left = started_processes();
     }

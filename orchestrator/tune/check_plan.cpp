@@ -65,7 +65,7 @@ bool names_an_algorithm(const TableEntry& row) {
              : openmpi_algorithm(row.key.task.collective, row.setting.algorithm) > 0;
 }
 
-/// What the files would have in force at a task beside the launch settings.
+/// What the files would have in force at a task besides the launch settings.
 std::optional<ActionSettings> algorithm_at(const std::vector<TableEntry>& rows,
                                            const TuneTask& task, Backend backend) {
   if (is_for_all_sizes(backend)) {

@@ -37,7 +37,7 @@ struct CheckPlan {
   std::vector<Place> places;
 };
 
-/// Twenty sizes from 4 B to 64 MiB beside the table's own; searched or not.
+/// Twenty sizes from 4 B to 64 MiB besides the table's own; searched or not.
 /// @param experiment whose plan `tuned` is
 /// @throws Error(input) when no group takes a file
 CheckPlan make_check_plan(const Experiment& experiment, const TunePlan& tuned,

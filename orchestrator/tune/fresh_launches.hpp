@@ -9,15 +9,15 @@
 
 namespace dynamiccl {
 
-/// Confirms choices beside their defaults, each round of both in an order of its own. Ends early
+/// Confirms choices against their defaults, each round of both in an order of its own. Ends early
 /// when a signal interrupts; only complete rounds count.
 /// @param choices of the evaluator's tasks
 std::map<Ask, std::vector<PairedTime>> confirm_choices(LaunchEvaluator& evaluator,
                                                        const std::vector<Ask>& choices,
                                                        const ConfirmationRule& rule);
 
-/// Measures what replayed searches chose: to confirm it, and, in rounds between, to score it beside
-/// the oracle's choices and the default twice.
+/// Measures what replayed searches chose: to confirm it, and, in rounds between, to score it next
+/// to the oracle's choices and the default twice.
 /// @param place  the tasks' indices in the evaluator's plan
 /// @param oracles, scores  of these tasks
 /// @returns by task; complete rounds only, fewer than the rule's when a signal interrupts

@@ -55,7 +55,7 @@ void collect(const Reader& reader, const std::string& run, Backend backend, Coll
     seen.setting.algorithm = text(row[5]);
     seen.channels = channels_in(text(row[6]));
     seen.setting.launch_knobs = parsed_json(text(row[7]));
-    // What our own programs are told is no setting of the library.
+    // What our own programs are given is no setting of the library.
     std::erase_if(seen.setting.launch_knobs, [](const auto& knob) {
       const auto setting = find_setting(knob.first);
       return setting && setting->scope == SettingScope::env &&

@@ -25,7 +25,7 @@ class SetComparison {
 
   CheckTimes times;
 
-  /// What one round measures of these sets, beside the default.
+  /// What one round measures of these sets, next to the default.
   [[nodiscard]] std::vector<Ask> round(const std::vector<bool>& measured) const;
   /// Arm of every task under a set, with the table's algorithm or the library's own.
   [[nodiscard]] std::size_t arm(std::size_t set, bool named) const;

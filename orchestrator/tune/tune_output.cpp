@@ -113,7 +113,7 @@ constexpr const char* kPeoplesColumns =
     "collective size_bytes ranks\n"
     "held out | text, optional | kept from the policy's training\n"
     "setting | text | in force at the end\n"
-    "compared | text | the setting that was held against the default\n"
+    "compared | text | the setting that was compared with the default\n"
     "default_us | us, real | of the library's own choice\n"
     "ratio | real, ends:low:high | time of compared over the default's\n"
     "verdict\n"
@@ -180,7 +180,7 @@ std::string legend_of(const TuningResult& result, TuningKind kind) {
                   [](const TunedTask& tuned) { return tuned.entry.evidence.ratio > 0; });
   if (compared)
     text += fmt::format(
-        "compared: {}, held against the default on fresh launches. ratio: its time over the "
+        "compared: {}, compared with the default on fresh launches. ratio: its time over the "
         "default's "
         "there; below 1 it is faster.\n"
         "verdict: of that ratio; FASTER, SLOWER: surely, SAME: within {}, UNCLEAR: its interval "

@@ -27,7 +27,7 @@ struct TuneTask {
   WorkCell cell;          ///< under the library's default
   std::string environment;
   bool held_out = false;
-  SearchTask search;  ///< key.regime is the environment's name until a launch has told
+  SearchTask search;  ///< key.regime is the environment's name until a launch has shown it
   /// By arm, where whole runs are chosen (see run_plan.hpp); empty: settings of `cell`.
   std::vector<RunChoice> runs;
 

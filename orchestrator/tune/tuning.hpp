@@ -46,7 +46,7 @@ struct TuningOptions {
   AgentOptions agent_options;
   int evaluations = 0;  ///< of all tasks together; 0 = the experiment's share of exhaustive
   int confirm_launches = 10;
-  /// What is known before the first launch, told to the agent in this order.
+  /// What is known before the first launch, given to the agent in this order.
   std::vector<Experience> experience;
 };
 

@@ -103,7 +103,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
     CHECK(says(answer.out, "job"));
   }
 
-  // The job runs with what was found, and what was found is held against the default again.
+  // The job runs with what was found, and what was found is compared with the default again.
   setenv("NCCL_CONF_FILE", (out + "/nccl.conf").c_str(), 1);
   CHECK(std::system((kJob + " --steps 5").c_str()) == 0);
   unsetenv("NCCL_CONF_FILE");

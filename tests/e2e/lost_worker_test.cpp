@@ -160,17 +160,17 @@ bool is_built(const std::string& backend) {
 }
 
 /// What the program that a test starts finds in its environment.
-class ShortPatience {
+class ShortSilence {
  public:
-  ShortPatience() { setenv("DYNAMICCL_STOPPED_S", "2", 1); }
-  ~ShortPatience() { unsetenv("DYNAMICCL_STOPPED_S"); }
+  ShortSilence() { setenv("DYNAMICCL_STOPPED_S", "2", 1); }
+  ~ShortSilence() { unsetenv("DYNAMICCL_STOPPED_S"); }
 };
 
 }  // namespace
 
 TEST_CASE("a rank that is killed or stopped ends its training with an error, however others wait",
           "[d-06][d-13][d-14][safety]") {
-  const ShortPatience patience;
+  const ShortSilence silence;
   const auto& way = GENERATE(from_range(kWays));
   // Each way over one library, every fourth killed over another too; the long case has them all.
   const char* libraries[] = {"openmpi", "mpich", "gloo"};
@@ -183,7 +183,7 @@ TEST_CASE("a rank that is killed or stopped ends its training with an error, how
 
 TEST_CASE("a killed or stopped rank ends its training over every library",
           "[d-06][d-13][d-14][safety][long]") {
-  const ShortPatience patience;
+  const ShortSilence silence;
   const auto& way = GENERATE(from_range(kWays));
   const std::string backend = GENERATE("openmpi", "mpich", "gloo");
   if (!is_built(backend)) return;
@@ -191,7 +191,7 @@ TEST_CASE("a killed or stopped rank ends its training over every library",
 }
 
 TEST_CASE("a slow worker is not taken for stopped", "[d-13][safety]") {
-  const ShortPatience patience;
+  const ShortSilence silence;
   const Program program;
   // Each of its steps takes longer than anybody may be stopped.
   const auto run = program.run({"run", program.file("slow.toml", R"(name = "slow"

@@ -20,7 +20,7 @@
 #include "train/oracle/update_replay.hpp"
 #include "train/run/cell_fit.hpp"
 #include "train/run/epochs.hpp"
-#include "train/run/patience.hpp"
+#include "train/run/silence.hpp"
 #include "train/run/step_tuner.hpp"
 #include "train/synchronise/asynchronous_training.hpp"
 #include "train/synchronise/lazy_gradients.hpp"

@@ -194,8 +194,7 @@ void DecisionFile::cut_torn_end(std::int64_t size) {
 void DecisionFile::add(const DecisionRecord& record) {
   if (file_ < 0) return;
   const std::string line = decision_line(record) + "\n";
-  const FileLimitSignal
-      limit;  // what is told of a part that is taken ends a program by that signal
+  const FileLimitSignal limit;  // the report of a part that is taken ends a program by that signal
   const off_t before = ::lseek(file_, 0, SEEK_END);
   std::size_t written = 0;
   while (written < line.size()) {
@@ -205,7 +204,7 @@ void DecisionFile::add(const DecisionRecord& record) {
       why_ = part < 0 ? std::strerror(errno) : "the file takes no more";
       break;
     }
-    // Where room ends, a part is taken, and only the next one is told why.
+    // Where room ends, a part is taken, and only the next one says why.
     written += static_cast<std::size_t>(part);
   }
   if (written == line.size()) return;

@@ -51,11 +51,12 @@ std::vector<json> by_process(std::vector<json> told) {
   return ranks;
 }
 
-/// What ranks of one machine share, and what one of them has told. Variables are the rank's own.
+/// What ranks of one machine share, and what one of them has recorded. Variables are the rank's
+/// own.
 json with_host(const json& host_facts, const json& rank) {
   json merged = host_facts.is_object() ? host_facts : json::object();
   merged.erase("environment");
-  // Which folder a rank was told of it says itself.
+  // Which folder a rank was given it says itself.
   if (const auto shm = merged.find("shm"); shm != merged.end() && shm->is_object())
     for (const char* own : {"folder", "meeting"}) shm->erase(own);
   merged.merge_patch(rank);

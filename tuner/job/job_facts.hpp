@@ -17,7 +17,7 @@ namespace dynamiccl {
 /// "Open MPI", "MPICH", "Gloo", "NCCL": for people.
 std::string library_title(Backend library);
 
-/// Where a job runs, as its ranks told when their communicators were made.
+/// Where a job runs, as its ranks recorded when their communicators were made.
 struct JobFacts {
   Regime regime;
   State state;  ///< its static part
@@ -38,7 +38,7 @@ struct JobFacts {
   bool network = false;  ///< some messages go through sockets or InfiniBand
   bool rdma = false;     ///< the network has RDMA
   int nics = 1;          ///< RDMA devices of the host with the fewest
-  /// How ranks that speak by sockets within a machine are to be tried as one host; the search says.
+  /// How ranks that use sockets within a machine are to be tried as one host; the search says.
   OneHostWay one_host = OneHostWay::none;
   bool one_dev_shm = false;                   ///< all ranks of a host have one /dev/shm
   bool preloaded = false;                     ///< all ranks have loaded the library of one host
@@ -56,10 +56,10 @@ std::vector<nlohmann::json> ranks_told_in(const std::string& folder);
 
 /// The same as facts of the job.
 /// @param host_facts probe_facts() of this machine: what ranks of one machine share
-/// @param nodes, ranks as NCCL counts them; 0: not known. Where ranks of other nodes have told
+/// @param nodes, ranks as NCCL counts them; 0: not known. Where ranks of other nodes have recorded
 ///        elsewhere, the regime is that of the ranks seen, and its name and id say so: what they
 ///        share, the others may not.
-/// @returns nullopt until a rank has told
+/// @returns nullopt until a rank has recorded something
 std::optional<JobFacts> read_job_facts(const std::string& folder, const nlohmann::json& host_facts,
                                        int nodes, int ranks = 0);
 

@@ -92,7 +92,7 @@ void JobWatch::refresh() {
   }
   for (auto& [path, told] : streams_) take(told);
   for (auto& [key, process] : processes_) {
-    // Told when they end, which is not the order in which they were started.
+    // Recorded when they end, which is not the order in which they were started.
     std::sort(process.calls.begin(), process.calls.end(),
               [](const JobCall& a, const JobCall& b) { return a.ns < b.ns; });
     if (process.calls.size() > 2 * kKept)
@@ -363,8 +363,9 @@ std::string JobWatch::graph_replays() {
     decided_ = decided;
     decided_ns_ = monotonic_ns();
   }
-  // Without the tuner half nobody asks at all. Calls of one group are decided together and told one
-  // by one, so that many calls without a question are ordinary, whole steps for a while are not.
+  // Without the tuner half nobody asks at all. Calls of one group are decided together and recorded
+  // one by one, so that many calls without a question are ordinary, whole steps for a while are
+  // not.
   constexpr std::int64_t kWhileNs = 300'000'000;
   if (monotonic_ns() - decided_ns_ < kWhileNs) return "";
   // A job's weights are handed out in one large group, after the question for it.

@@ -51,7 +51,7 @@ class JobWatch {
  public:
   explicit JobWatch(std::string folder) : folder_(std::move(folder)) {}
 
-  /// Takes in what was told since; milliseconds at most.
+  /// Takes in what was recorded since; milliseconds at most.
   void refresh();
 
   /// Has any rank loaded the plugin's profiler half?

@@ -7,7 +7,7 @@ namespace {
 
 /// Launch settings move a job's step far more than call settings move a call, and launches of a job
 /// differ by less than those of a benchmark. What one
-/// setting does beside what its parts do: about 15 % of a step over 19 settings of sockets
+/// setting does besides what its parts do: about 15 % of a step over 19 settings of sockets
 /// (reports/measured/h100x2-2026-11-containers, job/grid.sqlite.xz).
 BeliefOptions step_belief() {
   BeliefOptions belief;

@@ -39,7 +39,7 @@ double default_channels(const JobFacts& facts) {
   return facts.network ? kDefaultSocketChannels : kDefaultOtherChannels;
 }
 
-/// Threads that move bytes of one rank beside NCCL's own proxy thread; 0: none.
+/// Threads that move bytes of one rank besides NCCL's own proxy thread; 0: none.
 double helpers(const ActionSpace& space, const Action& action, const JobFacts& facts) {
   const double threads = value_or(space, action, "socket_threads", 0);
   return threads * value_or(space, action, "channels", default_channels(facts));

@@ -100,7 +100,7 @@ class StepTrials {
   void rule_out_unusable();
   void put(const Choice& choice);
   void guard_loss(const StepSeen& seen);
-  /// @param said of a final choice: what goes beside the candidates
+  /// @param said of a final choice: what is recorded with the candidates
   void record(std::size_t task, const char* kind, const Brought& brought, GuardVerdict guard,
               const nlohmann::json& said = nlohmann::json::object());
   [[nodiscard]] std::optional<RewardTerms> judge(std::size_t task, const Brought& brought) const;
@@ -114,7 +114,7 @@ class StepTrials {
   std::size_t turn_ = 0;            ///< into order_
   std::vector<std::uint32_t> arms_;
   Choice choice_;
-  std::optional<double> sm_share_;  ///< of the last step that told
+  std::optional<double> sm_share_;  ///< of the last step that recorded one
   std::vector<StepSeen> trial_;
   bool ranked_ = false;  ///< the tasks' shares are known
   bool frozen_ = false;

@@ -221,7 +221,7 @@ void CallDriver::leave_check() {
   switch (std::exchange(check_, Check::none)) {
     case Check::none:
     case Check::chosen:
-      break;  // The table that the search began with is still to be held against the new one.
+      break;  // The table that the search began with is still to be compared with the new one.
     case Check::old:
     case Check::own:
       // Another table runs to be asked alone: nothing says yet that it stays.

@@ -285,7 +285,7 @@ void CallDriver::learn(Learning& learning, double log_us, std::int64_t calls) {
     learning.level = log_us;
     learning.last_us = us;
   }
-  // The library's own choice is what a guard falls back on: it is told of, not judged.
+  // The library's own choice is what a guard falls back on: it is recorded, not judged.
   learning.guard = judge_trial(true, Micros(us), Micros(learning.default_us),
                                arm != 0 ? learning.floor : std::nullopt, options_.limits);
   std::optional<double> relative;

@@ -249,8 +249,8 @@ class CallDriver {
   CallTable table_{};
   CallTable proposed_{};
   std::uint32_t epoch_ = 0;
-  /// Of all sizes' calls, each held against its own size's level: a job that sends many sizes shows
-  /// a change to all of them long before one size has enough calls.
+  /// Of all sizes' calls, each compared with its own size's level: a job that sends many sizes
+  /// shows a change to all of them long before one size has enough calls.
   Trigger together_{{.least_change = 0.8}};
   std::uint32_t together_epoch_ = 0;
   std::int64_t ahead_;
@@ -277,7 +277,7 @@ class CallDriver {
   std::optional<StepReading> base_step_{};
   std::optional<StepReading> chosen_step_{};
   /// Steps under the library's own settings over those under what was chosen, when they were last
-  /// held against each other; 0: never.
+  /// compared with each other; 0: never.
   double own_pace_ = 0;
   std::int64_t check_ns_ = 0;
   std::optional<Settlement> settled_{};    ///< what is in force, once settled

@@ -134,7 +134,7 @@ void JobLeader::meet_regions() {
 
 void JobLeader::read_facts() {
   auto facts = read_job_facts(folder_, options_.host_facts, watch_.nodes(), watch_.ranks());
-  // Until every rank has told where it is, the regime is not known; those of other hosts tell
+  // Until every rank has recorded where it is, the regime is not known; those of other hosts tell
   // nobody here.
   if (!facts || (facts->ranks < watch_.ranks() && facts->nodes <= 1)) return;
   facts_ = std::move(facts);

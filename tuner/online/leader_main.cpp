@@ -141,8 +141,8 @@ void report(JobLeader& leader) {
   if (const auto& facts = leader.facts(); facts) {
     say(fmt::format("regime: {}", facts->regime.name));
     if (facts->nodes > 1)
-      say(fmt::format("told by {} of {} ranks on {} nodes", facts->ranks, leader.watch().ranks(),
-                      facts->nodes));
+      say(fmt::format("recorded by {} of {} ranks on {} nodes", facts->ranks,
+                      leader.watch().ranks(), facts->nodes));
   }
   const Rhythm& rhythm = leader.watch().rhythm();
   if (rhythm.found())

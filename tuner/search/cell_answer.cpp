@@ -12,7 +12,7 @@ std::string_view flag_of(const CellEvidence& evidence, std::string_view verdict)
   if (!evidence.ratio && evidence.missed + 1 >= evidence.arms) return kOnlyDefault;
   if (evidence.tried <= 1 && !evidence.ratio) return kUnexplored;
   // An interval that begins inside the band and ends beyond it leaves out a gain, too; whoever
-  // reads UNCLEAR beside "nothing helps" sees two answers.
+  // reads UNCLEAR next to "nothing helps" sees two answers.
   const bool no_gain = verdict == name_of(Verdict::same) || verdict == name_of(Verdict::slower);
   return no_gain && evidence.tried >= evidence.arms ? kNonActionable : kUndecided;
 }

@@ -162,7 +162,7 @@ class Run {
       ++counted;
       seed.log_faster += judged.log_faster(outcomes_[i].arm);
       double evaluations = reached_[i];
-      // What was measured of other tasks may have told all there is to know of this one.
+      // What was measured of other tasks may have shown all there is to know of this one.
       if (outcomes_[i].evaluations == 0 && near_oracle(i, outcomes_[i].arm)) evaluations = 0;
       if (std::isfinite(evaluations)) ++reached;
       seed.to_95.push_back(evaluations);

@@ -108,7 +108,7 @@ bool Trigger::judge(double residual) {
   state_.interference = std::clamp(1 - std::exp(-std::max(0.0, smooth_)), 0.0, 1.0);
   waiting_ = sure ? waiting_ + 1 : 0;
   const bool alarm = sure && lasts();
-  if (!alarm && waiting_ < options_.patience) return false;
+  if (!alarm && waiting_ < options_.settling) return false;
   const TriggerState said = state_;
   restart();
   state_ = said;

@@ -20,7 +20,7 @@ struct TriggerOptions {
   /// machines make by themselves, seldom put settings in another order.
   double least_change = 0.6;  ///< of ln(latency)
   int lasting = 6;            ///< of the last `lasting` + 1 observations, those that show it
-  int patience = 40;          ///< observations after which a smaller change is the new level
+  int settling = 40;          ///< observations after which a smaller change is the new level
   double clip = 6;            ///< standard deviations that one observation may say at most
   double least_sd = 0.12;     ///< of ln(latency): machines change their pace by so much unasked
   double forgetting = 0.003;  ///< per observation: slow drifts move the level along

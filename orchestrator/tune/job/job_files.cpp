@@ -100,7 +100,7 @@ ConfigurationTable table_of(const HeldFolder& folder, const JobTuningResult& res
   table.epoch = next_epoch(folder.held() + kRows);
   table.put_regime({result.facts.regime.id, result.facts.regime.name, result.facts.regime.json});
   for (TableEntry entry : result.choice.entries) {
-    // Rows are of the regime, whatever told the launches apart while they were searched.
+    // Rows are of the regime, whatever distinguished the launches while they were searched.
     entry.key.regime = result.facts.regime.id;
     table.put(std::move(entry));
   }

@@ -194,7 +194,7 @@ void JobTuning::require_watched(JobTrialResult& seen, Backend library) {
                           seen.reason, said, seen.seconds));
 }
 
-/// Ranks of this machine that speak by sockets because they are apart, and by nobody's wish.
+/// Ranks of this machine that use sockets because they are isolated, though nobody asked for it.
 OneHostWay JobTuning::offered_one_host() {
   const JobFacts& facts = result_.facts;
   const bool apart =
@@ -217,7 +217,7 @@ OneHostWay JobTuning::offered_one_host() {
       (facts.preloaded || goes_elsewhere(command_).empty()))
     return OneHostWay::library;
   result_.notes.push_back(fmt::format(
-      "the ranks, all on this machine, speak by sockets, and one host could not be tried "
+      "the ranks, all on this machine, use sockets, and one host could not be tried "
       "(docs/one-host.md): {}",
       folder.trouble != FolderTrouble::none
           ? fmt::format(

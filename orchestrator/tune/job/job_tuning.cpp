@@ -22,7 +22,7 @@ namespace {
 
 /// Launch settings whose step is within this of the best so far are worth learning under.
 constexpr double kPromising = 1.1;
-/// How many sizes' settings were learnt, beside those that came with the launch settings.
+/// How many sizes' settings were learnt, besides those that came with the launch settings.
 std::string table_text(const CallTable& table, const CallTable& given) {
   std::size_t cells = 0;
   for (std::size_t f = 0; f < table.cells.size(); ++f)
@@ -219,7 +219,7 @@ TaskEvent JobTuning::try_arm(const Choice& choice) {
   for (TableEntry& entry : setting.entries)
     for (const auto& [name, value] : setting.variables)
       entry.setting.launch_knobs[setting_text(SettingScope::env, name)] = value;
-  // Held against its own launch: an earlier one of the same setting may have been faster
+  // Compared with its own launch: an earlier one of the same setting may have been faster
   // throughout.
   const bool again = setting.variables == best_.variables && trial.step.count() > 0;
   const double pace = again ? std::min(1.0, best_us_ / trial.step.count()) : 1.0;

@@ -17,7 +17,7 @@
 
 namespace dynamiccl {
 
-/// What `tune -- COMMAND` was told.
+/// What `tune -- COMMAND` was asked for.
 struct JobTuningOptions {
   std::string agent = "bandit";    ///< between launches
   std::string call_agent = "ppo";  ///< inside them; "none": call settings stay NCCL's

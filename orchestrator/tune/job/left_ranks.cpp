@@ -22,14 +22,14 @@ namespace {
 constexpr auto kLeftPatience = std::chrono::seconds(2);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
-/// A process as it has told in the launch's folder.
+/// A process as it has registered in the launch's folder.
 struct Told {
   std::uint64_t pid_namespace = 0;
   std::int64_t pid = 0;  ///< in it
   bool operator==(const Told&) const = default;
 };
 
-/// Where a launch's ranks have told of themselves, by the name that they know and by one of here.
+/// Where a launch's ranks have registered, by the name that they know and by one of here.
 struct Place {
   std::string folder;
   std::string held;
@@ -67,7 +67,7 @@ bool sees_that_folder(pid_t pid, const Place& place) {
          here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-/// It has told that it is a rank, and still has files of the folder in its memory: whoever merely
+/// It has registered as a rank, and still has files of the folder in its memory: whoever merely
 /// looks at them is none, nor is who has got the number of one since. Who may not be looked at is
 /// nobody's rank as far as can be seen.
 bool is_rank_of(pid_t pid, const Place& place) {

@@ -5,7 +5,7 @@
 
 namespace dynamiccl {
 
-/// Ends processes of this host that have told in this folder that they are ranks, and still have
+/// Ends processes of this host that have registered in this folder as ranks, and still have
 /// files of it in their memory: ranks of a launch that is over, whatever container they have moved
 /// to. Blocks until they are gone, for some seconds at most.
 /// @param folder absolute, of one launch alone, as the ranks know it

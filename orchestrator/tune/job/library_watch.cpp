@@ -86,10 +86,10 @@ std::optional<Backend> LibraryWatch::sure() {
   using std::chrono::milliseconds;
   if (Clock::now() - looked_ < milliseconds(250)) return std::nullopt;
   look();
-  const auto patience = may_load_more_ ? milliseconds(10'000)
-                        : gpu_is_here_ ? milliseconds(5000)
-                                       : milliseconds(1000);
-  return seen_ && looked_ - since_ >= patience ? seen_ : std::nullopt;
+  const auto timeout = may_load_more_ ? milliseconds(10'000)
+                       : gpu_is_here_ ? milliseconds(5000)
+                                      : milliseconds(1000);
+  return seen_ && looked_ - since_ >= timeout ? seen_ : std::nullopt;
 }
 
 bool is_mpi_launcher(const std::string& program) {

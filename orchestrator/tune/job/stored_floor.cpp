@@ -11,7 +11,7 @@
 namespace dynamiccl {
 
 GlooTimes stored_gloo_times(const Reader& reader) {
-  // What a launch or a call was given beside its defaults would say nothing of Gloo's own time.
+  // What a launch or a call was given besides its defaults would say nothing of Gloo's own time.
   const Table table = reader.query(
       "SELECT m.collective, m.ranks, m.size_bytes, m.median_us, l.regime_json "
       "FROM v_measurement m JOIN launch l ON l.id = m.launch_row "

@@ -349,7 +349,8 @@ TEST_CASE("a path that breaks the file of a job's settings is refused", "[safety
   }
 }
 
-TEST_CASE("stored settings of another form are held against the default all the same", "[safety]") {
+TEST_CASE("stored settings of another form are compared with the default all the same",
+          "[safety]") {
   const Folder folder;
   const auto tuned = folder.path("tuned");
   std::filesystem::create_directories(tuned);

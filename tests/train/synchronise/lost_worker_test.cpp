@@ -14,7 +14,7 @@
 
 #include "tests/train/idle_communicator.hpp"
 #include "tests/train/stand_in_learner.hpp"
-#include "train/run/patience.hpp"
+#include "train/run/silence.hpp"
 #include "train/synchronise/asynchronous_training.hpp"
 #include "train/synchronise/lazy_gradients.hpp"
 #include "train/synchronise/round_driver.hpp"

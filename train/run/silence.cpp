@@ -1,4 +1,4 @@
-#include "train/run/patience.hpp"
+#include "train/run/silence.hpp"
 
 #include <algorithm>
 
