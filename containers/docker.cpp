@@ -95,7 +95,7 @@ class DockerEnvironment : public Environment {
   DockerEnvironment(Engine engine, EnvironmentProfile profile, const StartRequest& request)
       : Environment(request), engine_(std::move(engine)), profile_(std::move(profile)) {
     version_ = engine_version(engine_);
-    image_ = engine_image_facts(engine_);
+    image_ = engine_image_facts(engine_, profile_.options.image);
     try {
       make_network(request);
       for (const PlannedContainer& container : plan().containers)

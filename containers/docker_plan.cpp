@@ -98,6 +98,8 @@ class Planner {
     auto argv = engine_argv(engine_, {"network", "create"});
     const auto marks = labels(request_, site_);
     argv.insert(argv.end(), marks.begin(), marks.end());
+    if (const int mtu = profile_.options.mtu; mtu > 0)
+      append(argv, {"--opt", fmt::format("com.docker.network.driver.mtu={}", mtu)});
     append(argv, {"--subnet", subnet(), "--gateway", site_.subnet_prefix + ".1", site_.name});
     return argv;
   }
@@ -134,7 +136,7 @@ class Planner {
       if (!mount.read_only) append(argv, {"--volume", mount.folder + ":" + mount.folder});
     if (!profile_.shared_tmpfs.empty())
       append(argv, {"--volume", RunFolder::tmpfs_of(site_.name) + ":" + profile_.shared_tmpfs});
-    argv.push_back(site_.image);
+    add_options(argv);
     if (held)
       argv.insert(argv.end(), site_.held.begin(), site_.held.end());
     else
@@ -166,6 +168,22 @@ class Planner {
       append(argv, {"--shm-size", fmt::format("{}b", profile_.shm_size.count())});
     if (!profile_.cpus.empty()) append(argv, {"--cpuset-cpus", profile_.cpus});
     if (profile_.cpu_limit) append(argv, {"--cpus", fmt::format("{}", *profile_.cpu_limit)});
+  }
+
+  /// Flags that the profile gives by themselves, and the image, which stands behind all flags.
+  void add_options(std::vector<std::string>& argv) const {
+    const ContainerOptions& options = profile_.options;
+    // Swap would let ranks crawl where the limit is to be met.
+    if (options.memory.count() > 0) {
+      const std::string limit = fmt::format("{}b", options.memory.count());
+      append(argv, {"--memory", limit, "--memory-swap", limit});
+    }
+    if (options.pids > 0) append(argv, {"--pids-limit", fmt::format("{}", options.pids)});
+    for (const auto& limit : options.ulimits) append(argv, {"--ulimit", limit});
+    for (const auto& mount : options.mounts) append(argv, {"--volume", mount});
+    if (!options.image.empty()) append(argv, {"--pull", "never"});
+    argv.insert(argv.end(), options.docker_args.begin(), options.docker_args.end());
+    argv.push_back(options.image.empty() ? site_.image : options.image);
   }
 
   void add_permissions(std::vector<std::string>& argv) const {

@@ -150,9 +150,9 @@ struct EngineImage {
   nlohmann::json content_sha256;  ///< of rootfs.tar; null when it is no image of ours
 };
 
-EngineImage look_at_image(const Engine& engine) {
-  const CommandResult result = run_command(engine_argv(
-      engine, {"image", "inspect", "--format", "{{.Id}} {{json .Config}}", engine_image_name()}));
+EngineImage look_at_image(const Engine& engine, const std::string& name = engine_image_name()) {
+  const CommandResult result = run_command(
+      engine_argv(engine, {"image", "inspect", "--format", "{{.Id}} {{json .Config}}", name}));
   EngineImage image;
   if (result.exit_code != 0) return image;
   const std::string text(trim(result.out));
@@ -223,11 +223,12 @@ std::string engine_image_name() {
 
 std::string engine_image_id(const Engine& engine) { return look_at_image(engine).id; }
 
-nlohmann::json engine_image_facts(const Engine& engine) {
-  const EngineImage image = look_at_image(engine);
-  const std::string name = engine_image_name();
+nlohmann::json engine_image_facts(const Engine& engine, const std::string& named) {
+  const std::string name = named.empty() ? engine_image_name() : named;
+  const EngineImage image = look_at_image(engine, name);
+  const std::string source = image_source("DYNAMICCL_DOCKER_IMAGE", name != own_image_name());
   return {{"image", name},
-          {"image_source", image_source("DYNAMICCL_DOCKER_IMAGE", name != own_image_name())},
+          {"image_source", named.empty() ? source : "the profile's key image"},
           {"image_id", image.id},
           {"image_content_sha256", image.content_sha256}};
 }

@@ -60,7 +60,8 @@ std::string engine_image_id(const Engine& engine);
 /// What is known of the image an engine runs, for provenance: image, image_source (a worker image
 /// of ours, this machine's own files, or the variable that names another), image_id and
 /// image_content_sha256, which only an image of ours carries (a label); null otherwise.
-nlohmann::json engine_image_facts(const Engine& engine);
+/// @param named the image that a profile names, "" = none
+nlohmann::json engine_image_facts(const Engine& engine, const std::string& named = "");
 
 /// What Apptainer runs: $DYNAMICCL_APPTAINER_IMAGE, else the worker image's rootfs folder (also
 /// when it is yet to be made).

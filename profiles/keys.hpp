@@ -88,8 +88,9 @@ struct TableKeys {
   std::size_t fewest = 0;  ///< keys at least
   /// {"max_launches", "target_interval"}: the first is of use only with the second.
   std::vector<std::pair<std::string, std::string>> needs = {};
-  /// {"op", "reductions are sums"}: what people look for under a name that is no key, and what is
-  /// nearest to it.
+  /// What people look for and what is nearest to it: {"volumes", "write mounts = ..."} under a name
+  /// that is no key, {"collective=scatter", "..."} as a key's value, {"user=", "..."} as any value
+  /// that the key does not know.
   std::vector<std::pair<std::string, std::string>> hints = {};
 
   /// nullptr where the table knows no such key.

@@ -39,12 +39,14 @@ Json size_schema(const ValueRule& rule) {
   const Json bytes = whole_schema(rule.low, rule.high);
   const Json one = any_of({text, bytes});
   if (!rule.ranges) return one;
-  const Json range{
-      {"type", "object"},
-      {"additionalProperties", false},
-      {"properties",
-       {{"from", one}, {"to", one}, {"factor", whole_schema(2, std::numeric_limits<int>::max())}}},
-      {"required", {"from", "to"}}};
+  const Json range{{"type", "object"},
+                   {"additionalProperties", false},
+                   {"properties",
+                    {{"from", one},
+                     {"to", one},
+                     {"factor", whole_schema(2, std::numeric_limits<int>::max())},
+                     {"step", one}}},
+                   {"required", {"from", "to"}}};
   return any_of({text, bytes, range});
 }
 

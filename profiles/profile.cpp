@@ -35,6 +35,41 @@ std::string texts(const std::vector<std::string>& values) {
   return fmt::format("[{}]", join(items, ", "));
 }
 
+/// Only what is set, so that profiles without them keep their groups' ids.
+nlohmann::json options_json(const ContainerOptions& options) {
+  nlohmann::json keys = nlohmann::json::object();
+  if (options.memory.count() > 0) keys["memory_bytes"] = options.memory.count();
+  if (options.pids > 0) keys["pids"] = options.pids;
+  if (!options.ulimits.empty()) keys["ulimits"] = options.ulimits;
+  if (options.mtu > 0) keys["mtu"] = options.mtu;
+  if (!options.image.empty()) keys["image"] = options.image;
+  if (!options.mounts.empty()) keys["mounts"] = options.mounts;
+  if (!options.docker_args.empty()) keys["docker_args"] = options.docker_args;
+  return keys;
+}
+
+ContainerOptions options_from(const nlohmann::json& keys) {
+  using Texts = std::vector<std::string>;
+  return {Bytes(keys.value("memory_bytes", std::uint64_t{0})),
+          keys.value("pids", 0),
+          keys.value("ulimits", Texts{}),
+          keys.value("mtu", 0),
+          keys.value("image", ""),
+          keys.value("mounts", Texts{}),
+          keys.value("docker_args", Texts{})};
+}
+
+void add_options(const ContainerOptions& options, std::string& text) {
+  if (options.memory.count() > 0) text += fmt::format("memory = {}\n", options.memory.count());
+  if (options.pids > 0) text += fmt::format("pids = {}\n", options.pids);
+  if (options.mtu > 0) text += fmt::format("mtu = {}\n", options.mtu);
+  if (!options.image.empty()) text += fmt::format("image = {}\n", quoted(options.image));
+  for (const auto& [key, values] : {std::pair{"ulimits", &options.ulimits},
+                                    {"mounts", &options.mounts},
+                                    {"docker_args", &options.docker_args}})
+    if (!values->empty()) text += fmt::format("{} = {}\n", key, texts(*values));
+}
+
 void add_settings(const EnvironmentProfile& profile, std::string& text) {
   for (const auto& [backend, settings] : profile.backend_settings) {
     std::vector<std::string> items;
@@ -86,6 +121,7 @@ std::string to_json(const EnvironmentProfile& profile) {
   if (!profile.shared_tmpfs.empty()) keys["shared_tmpfs"] = profile.shared_tmpfs;
   if (!profile.cluster.empty()) keys["cluster"] = profile.cluster;
   if (profile.cpu_limit) keys["cpu_limit"] = *profile.cpu_limit;
+  if (profile.options != ContainerOptions{}) keys["options"] = options_json(profile.options);
   return keys.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -119,6 +155,7 @@ std::string to_toml_keys(const EnvironmentProfile& profile) {
     text += fmt::format("shared_tmpfs = {}\n", quoted(profile.shared_tmpfs));
   // TOML tells floating point numbers by their point.
   if (profile.cpu_limit) text += fmt::format("cpu_limit = {:#}\n", *profile.cpu_limit);
+  add_options(profile.options, text);
   if (profile.link_bits_per_s)
     text += fmt::format("link_bits_per_s = {:.1f}\n", *profile.link_bits_per_s);
   for (const auto& [name, value] : profile.environment)
@@ -161,6 +198,7 @@ EnvironmentProfile profile_from_json(const std::string& text) {
     profile.shared_tmpfs = o.value("shared_tmpfs", "");
     profile.cluster = o.value("cluster", "");
     if (o.contains("cpu_limit")) profile.cpu_limit = o.at("cpu_limit");
+    if (o.contains("options")) profile.options = options_from(o.at("options"));
     if (!o.at("link_bits_per_s").is_null()) profile.link_bits_per_s = o.at("link_bits_per_s");
     profile.declared_aggregation = word("declared_aggregation");
     profile.unprivileged_variant = word("unprivileged_variant");

@@ -57,6 +57,18 @@ struct BackendSetting : Setting {
   std::string reason;
 };
 
+/// What containers of Docker or Podman are given besides: flags of the engine's `run`.
+struct ContainerOptions {
+  Bytes memory;                          ///< limit of memory, and of memory with swap; 0 = none
+  int pids = 0;                          ///< most processes and threads; 0 = none is said
+  std::vector<std::string> ulimits;      ///< "nofile=64"
+  int mtu = 0;                           ///< of the containers' own network; 0 = the engine's
+  std::string image;                     ///< one that the engine has; "" = ours
+  std::vector<std::string> mounts;       ///< "/data:/data:ro"
+  std::vector<std::string> docker_args;  ///< behind all flags of ours
+  bool operator==(const ContainerOptions&) const = default;
+};
+
 /// One environment as data (profiles/environments/*.toml). A variant is another file or an override
 /// in the experiment, never another branch in code.
 struct EnvironmentProfile {
@@ -77,6 +89,7 @@ struct EnvironmentProfile {
   std::optional<double> cpu_limit;  ///< CPU time a container may take, in cores; nullopt = no quota
   std::vector<Capability> capabilities;
   std::vector<std::string> security_options;  ///< "seccomp=unconfined"
+  ContainerOptions options;
   LauncherPlace launcher = LauncherPlace::outside;
   GpuVisibility gpus = GpuVisibility::none;
   std::map<std::string, std::string> environment;  ///< for every rank

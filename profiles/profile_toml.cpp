@@ -71,6 +71,13 @@ constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new
 constexpr std::array kPlaceholders{"subnet", "interface", "host_address", "run_folder",
                                    "program_folder"};
 constexpr Bytes kMinShm{4096};
+constexpr std::int64_t kMinMemory = std::int64_t{6} << 20;  // Docker's own least
+constexpr const char* kUlimit = "^[a-z]+=(-1|[0-9]+)(:(-1|[0-9]+))?$";
+// What DynamICCL finds and removes its containers by, and who their ranks are.
+constexpr std::array kOwnFlags{"--name",        "--rm",    "--detach",  "-d",
+                               "--interactive", "-i",      "--tty",     "-t",
+                               "-it",           "--label", "-l",        "--restart",
+                               "--user",        "-u",      "--cidfile", "--entrypoint"};
 constexpr std::int64_t kMaxRanksPerContainer = 65536;
 constexpr double kMinCpuLimit = 0.01;
 constexpr double kMaxCpuLimit = 65536;
@@ -97,58 +104,79 @@ TableKeys setting_keys() {
 /// holds without `extends`.
 std::vector<Key> common_keys() {
   const ValueRule sharing = rule::word<Sharing>();
-  return {{"extends", rule::text(), "the profile that this one starts from"},
-          {"kind", rule::word<EnvironmentKind>(),
-           "what separates ranks from each other and the host", "of the profile that it extends"},
-          {"description", rule::text(Lines::many), "one sentence"},
-          {"ranks_per_container", rule::whole(0, kMaxRanksPerContainer),
-           "0: all ranks in one container", "0"},
-          {"network", sharing,
-           "network namespace: the host's, one of all containers, or each its own", "host"},
-          {"ipc", sharing, "IPC namespace, with /dev/shm in Docker", "host"},
-          {"uts", sharing, "host name", "host"},
-          {"pid", sharing, "process ids", "host"},
-          {"user", sharing, "user namespace", "host"},
-          {"cpus", rule::text_like("^[0-9,-]*$", "CPU numbers as in \"0-3,8\""),
-           "CPUs of every container", "all"},
-          {"cpu_limit", rule::number(kMinCpuLimit, kMaxCpuLimit),
-           "CPU time of a container, in cores", "none"},
-          {"shm_size", rule::size(0), "of a private /dev/shm", "the engine's"},
-          {"shared_tmpfs", rule::text_like("^(/[A-Za-z0-9._-]+)*$", "an absolute path"),
-           "where all containers have one tmpfs folder of the machine: \"/dev/shm\"", "nowhere"},
-          {"capabilities", rule::table(capability_keys()).list(),
-           "Linux capabilities of every container"},
-          {"security_options", rule::text().list(), "of every container: \"seccomp=unconfined\""},
-          {"privileged", rule::boolean(), "as --privileged, but for devices", "false"},
-          {"launcher", rule::word<LauncherPlace>(), "where an MPI's launcher runs", "outside"},
-          {"gpus", rule::word<GpuVisibility>(), "which GPUs a rank sees", "none"},
-          {"environment", rule::chosen(rule::text(), rule::kVariable, "VARIABLE"),
-           "environment variables of every rank"},
-          {"backend", rule::by_backend(rule::table(setting_keys()).list()),
-           "settings that a library needs here"},
-          {"link_bits_per_s", rule::number(kMinLinkBits, kMaxLinkBits),
-           "cap of each container's link", "none"},
-          {"declared_aggregation", rule::text(),
-           "in-network aggregation that cannot be detected, stored as declared"},
-          {"unprivileged_variant", rule::text(), "the profile for an ordinary user"}};
+  return {
+      {"extends", rule::text(), "the profile that this one starts from"},
+      {"kind", rule::word<EnvironmentKind>(), "what separates ranks from each other and the host",
+       "of the profile that it extends"},
+      {"description", rule::text(Lines::many), "one sentence"},
+      {"ranks_per_container", rule::whole(0, kMaxRanksPerContainer),
+       "0: all ranks in one container", "0"},
+      {"network", sharing, "network namespace: the host's, one of all containers, or each its own",
+       "host"},
+      {"ipc", sharing, "IPC namespace, with /dev/shm in Docker", "host"},
+      {"uts", sharing, "host name", "host"},
+      {"pid", sharing, "process ids", "host"},
+      {"user", sharing, "user namespace", "host"},
+      {"cpus", rule::text_like("^[0-9,-]*$", "CPU numbers as in \"0-3,8\""),
+       "CPUs of every container", "all"},
+      {"cpu_limit", rule::number(kMinCpuLimit, kMaxCpuLimit), "CPU time of a container, in cores",
+       "none"},
+      {"memory", rule::size(kMinMemory), "limit of a container's memory, with its swap", "none"},
+      {"pids", rule::whole(1, 4'194'304), "most processes and threads of a container", "none"},
+      {"ulimits", rule::text_like(kUlimit, "a limit as in \"nofile=64\"").list(),
+       "resource limits of a container's processes: \"nofile=64\", \"memlock=65536:65536\""},
+      {"mtu", rule::whole(68, 65535), "of the containers' own network", "the engine's"},
+      {"image", rule::text_like("^[A-Za-z0-9][A-Za-z0-9._:/@-]*$", "an image's name"),
+       "that the engine has (none is pulled), with what containers/packages.txt lists", "ours"},
+      {"mounts",
+       rule::text_like("^/[^:]*:/[^:]*(:ro)?$", "\"/FROM:/TO\" or \"/FROM:/TO:ro\"").list(),
+       "folders or files of the machine in every container: \"/data:/data:ro\""},
+      {"docker_args", rule::filled_text().list(),
+       "what no key says, behind all other flags of the engine's run: [\"--hostname\", \"a\"]"},
+      {"shm_size", rule::size(0), "of a private /dev/shm", "the engine's"},
+      {"shared_tmpfs", rule::text_like("^(/[A-Za-z0-9._-]+)*$", "an absolute path"),
+       "where all containers have one tmpfs folder of the machine: \"/dev/shm\"", "nowhere"},
+      {"capabilities", rule::table(capability_keys()).list(),
+       "Linux capabilities of every container"},
+      {"security_options", rule::text().list(), "of every container: \"seccomp=unconfined\""},
+      {"privileged", rule::boolean(), "as --privileged, but for devices", "false"},
+      {"launcher", rule::word<LauncherPlace>(), "where an MPI's launcher runs", "outside"},
+      {"gpus", rule::word<GpuVisibility>(), "which GPUs a rank sees", "none"},
+      {"environment", rule::chosen(rule::text(), rule::kVariable, "VARIABLE"),
+       "environment variables of every rank"},
+      {"backend", rule::by_backend(rule::table(setting_keys()).list()),
+       "settings that a library needs here"},
+      {"link_bits_per_s", rule::number(kMinLinkBits, kMaxLinkBits), "cap of each container's link",
+       "none"},
+      {"declared_aggregation", rule::text(),
+       "in-network aggregation that cannot be detected, stored as declared"},
+      {"unprivileged_variant", rule::text(), "the profile for an ordinary user"}};
 }
 
 /// What people want of a container and no profile can say.
 TableKeys common_table() {
-  const std::string engine =
-      "containers are as DynamICCL makes them, from its own image: no key for it; bare-metal runs "
-      "in a container of yours that DynamICCL is started in";
+  const std::string rest = "write it as docker_args = [\"--FLAG\", \"VALUE\"]";
+  const std::string ranks_user =
+      "ranks run as who starts DynamICCL, as they write its records: start it as that user";
   TableKeys keys{common_keys()};
-  keys.hints = {
-      {"memory",
-       "no profile limits memory: start DynamICCL itself in a control group with a limit "
-       "(systemd-run -p MemoryMax=64M), which its ranks on bare metal share"},
-      {"mtu", "no profile sets the links' MTU: link_bits_per_s caps their rate"},
-      {"delay", "no profile delays packets: link_bits_per_s caps the links' rate"},
-      {"image", engine},
-      {"volumes", engine},
-      {"mounts", engine},
-      {"hostname", "a container's host name is its own: uts = \"host\" gives it the host's"}};
+  keys.hints = {{"delay", "no profile delays packets: link_bits_per_s caps the links' rate"},
+                {"volumes", "write mounts = [\"/FROM:/TO\"]"},
+                {"volume", "write mounts = [\"/FROM:/TO\"]"},
+                {"memory_limit", "write memory = \"64MiB\""},
+                {"pids_limit", "write pids = 64"},
+                {"ulimit", "write ulimits = [\"nofile=64\"]"},
+                {"cpuset", "write cpus = \"0-3\""},
+                {"user=", "\"user\" says whose user namespace; " + ranks_user},
+                {"uid", ranks_user},
+                {"run_as", ranks_user},
+                {"hostname", rest + ", or uts = \"host\" for the host's"},
+                {"devices", rest},
+                {"env", "write environment.NAME = \"VALUE\""},
+                {"sysctls", rest},
+                {"tmpfs", rest + ", or shared_tmpfs for a folder that all have"},
+                {"add_host", rest},
+                {"dns", rest},
+                {"args", rest}};
   return keys;
 }
 
@@ -278,12 +306,33 @@ void assign(T& target, std::optional<T> value) {
   if (value) target = *std::move(value);
 }
 
+void read_options(ContainerOptions& options, TableReader& keys) {
+  assign(options.memory, keys.size("memory"));
+  if (const auto count = keys.integer("pids")) options.pids = static_cast<int>(*count);
+  if (const auto bytes = keys.integer("mtu")) options.mtu = static_cast<int>(*bytes);
+  assign(options.image, keys.text("image"));
+  for (auto& [key, values] : {std::pair{"ulimits", &options.ulimits},
+                              {"mounts", &options.mounts},
+                              {"docker_args", &options.docker_args}})
+    if (keys.has(key)) *values = keys.texts(key);
+  for (const std::string& word : options.docker_args) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (std::find(kOwnFlags.begin(), kOwnFlags.end(), flag) != kOwnFlags.end())
+      keys.complain(
+          "docker_args",
+          fmt::format("\"{}\" is DynamICCL's own: it names, finds, enters and removes its "
+                      "containers itself, and their ranks are the user's who starts it",
+                      flag));
+  }
+}
+
 void read_isolation(EnvironmentProfile& profile, TableReader& keys) {
   assign(profile.network, keys.name<Sharing>("network"));
   assign(profile.ipc, keys.name<Sharing>("ipc"));
   assign(profile.uts, keys.name<Sharing>("uts"));
   assign(profile.pid, keys.name<Sharing>("pid"));
   assign(profile.user, keys.name<Sharing>("user"));
+  read_options(profile.options, keys);
   const auto shm_size = keys.size("shm_size");
   assign(profile.shm_size, shm_size);
   if (shm_size && *shm_size != Bytes(0) && *shm_size < kMinShm)
@@ -305,6 +354,15 @@ void read_isolation(EnvironmentProfile& profile, TableReader& keys) {
                                 join({kSecurityOptions.begin(), kSecurityOptions.end()}, ", ")));
   }
   if (keys.boolean("privileged").value_or(false)) add_privileges(profile);
+}
+
+const char* first_option(const ContainerOptions& options) {
+  if (options.memory.count() > 0) return "memory";
+  if (options.pids > 0) return "pids";
+  if (!options.ulimits.empty()) return "ulimits";
+  if (options.mtu > 0) return "mtu";
+  if (!options.image.empty()) return "image";
+  return options.mounts.empty() ? "docker_args" : "mounts";
 }
 
 /// Notes what contradicts itself (a shm size on the host's /dev/shm, capabilities on bare metal).
@@ -338,6 +396,10 @@ void check_profile(const EnvironmentProfile& profile, const TableReader& keys) {
   refuse(!docker && (!profile.cpus.empty() || profile.cpu_limit.has_value()),
          profile.cpus.empty() ? "cpu_limit" : "cpus",
          "CPUs are given to Docker or Podman containers only");
+  refuse(!docker && profile.options != ContainerOptions{}, first_option(profile.options),
+         "it is given to Docker or Podman containers only");
+  refuse(profile.options.mtu > 0 && profile.network == Sharing::host, "mtu",
+         "an MTU needs a network of the containers' own");
   refuse(profile.shm_size != Bytes(0) && (!docker || profile.ipc == Sharing::host), "shm_size",
          "\"shm_size\" needs a /dev/shm of the container's own (a Docker kind and \"ipc\" not "
          "\"host\")");
@@ -401,148 +463,6 @@ EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, TableReade
   // What was not understood contradicts nothing.
   if (keys.mistakes().count() == before) check_profile(profile, keys);
   return profile;
-}
-
-namespace {
-
-using ProfileMap = std::map<std::string, EnvironmentProfile>;
-
-// Moved, never copied: a copied TOML node forgets its line and column.
-struct ProfileFile {
-  std::string source;
-  toml::table table;
-};
-
-/// @throws Error(input) with all mistakes of the file
-EnvironmentProfile read_profile(const ProfileFile& file, const EnvironmentProfile* base,
-                                std::vector<std::string>* notes) {
-  Mistakes mistakes(file.source);
-  TableReader keys(file.table, "", mistakes, &profile_file_keys());
-  EnvironmentProfile start = base != nullptr ? *base : EnvironmentProfile{};
-  if (base == nullptr && !keys.has("kind"))
-    keys.complain("kind", fmt::format("the profile needs the key kind or extends; kinds: {}",
-                                      join(all_names<EnvironmentKind>(), ", ")));
-  start.name = keys.text("name").value_or("");
-  keys.text("extends");
-  EnvironmentProfile profile = apply_profile_keys(start, keys);
-  mistakes.raise(notes);
-  return profile;
-}
-
-/// Only what tells files apart, before they are read.
-/// @throws Error(input) when it has no name
-std::string name_in(const ProfileFile& file) {
-  Mistakes mistakes(file.source);
-  TableReader keys(file.table, "", mistakes, &profile_file_keys());
-  const auto name = keys.text("name");
-  if (!keys.has("name"))
-    keys.complain("name", "the file needs the key name: what experiments call it");
-  mistakes.raise();
-  return *name;
-}
-
-[[noreturn]] void refuse(const ProfileFile& file, const char* key, const std::string& message) {
-  Mistakes mistakes(file.source);
-  TableReader(file.table, "", mistakes).complain(key, message);
-  mistakes.raise();
-  throw Error(ErrorKind::bug, message);
-}
-
-/// Resolves `extends` inside one folder; `earlier` holds the folders before it.
-class Folder {
- public:
-  Folder(std::map<std::string, ProfileFile> files, ProfileMap earlier,
-         std::vector<std::string>* notes)
-      : files_(std::move(files)), earlier_(std::move(earlier)), notes_(notes) {}
-
-  ProfileMap resolve_all() {
-    for (const auto& [name, file] : files_) resolve(name);
-    for (auto& [name, profile] : done_) earlier_.insert_or_assign(name, profile);
-    return std::move(earlier_);
-  }
-
- private:
-  const EnvironmentProfile& resolve(const std::string& name) {
-    if (const auto found = done_.find(name); found != done_.end()) return found->second;
-    open_.push_back(name);
-    const ProfileFile& file = files_.at(name);
-    const EnvironmentProfile* base = nullptr;
-    if (const auto extends = file.table["extends"].value_exact<std::string>())
-      base = &find_base(file, name, *extends);
-    const auto& profile = done_.emplace(name, read_profile(file, base, notes_)).first->second;
-    open_.pop_back();
-    return profile;
-  }
-
-  const EnvironmentProfile& find_base(const ProfileFile& file, const std::string& name,
-                                      const std::string& extends) {
-    const bool here = files_.contains(extends) && extends != name;
-    if (here && std::find(open_.begin(), open_.end(), extends) != open_.end())
-      refuse(file, "extends",
-             fmt::format("profiles extend each other in a circle: {} -> {}", join(open_, " -> "),
-                         extends));
-    if (here) return resolve(extends);
-    // A folder may refine a profile of an earlier folder under the same name.
-    if (const auto found = earlier_.find(extends); found != earlier_.end()) return found->second;
-    std::vector<std::string> known;
-    for (const auto& [other, its] : files_)
-      if (other != name) known.push_back(other);
-    for (const auto& [other, profile] : earlier_) known.push_back(other);
-    refuse(
-        file, "extends",
-        fmt::format("unknown profile \"{}\" to extend; {}", extends, suggestion(extends, known)));
-  }
-
-  std::map<std::string, ProfileFile> files_;
-  ProfileMap earlier_;
-  ProfileMap done_;
-  std::vector<std::string> open_;
-  std::vector<std::string>* notes_;
-};
-
-std::map<std::string, ProfileFile> read_folder(const std::string& folder) {
-  std::error_code code;
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, code))
-    if (entry.path().extension() == ".toml") paths.push_back(entry.path().string());
-  if (code)
-    throw Error(ErrorKind::input, fmt::format("{}: cannot be read as a folder of profiles: {}",
-                                              folder, code.message()));
-  std::sort(paths.begin(), paths.end());
-  std::map<std::string, ProfileFile> files;
-  for (const std::string& path : paths) {
-    ProfileFile file{path, parse_toml(read_input_file(path), path)};
-    const std::string name = name_in(file);
-    if (const auto same = files.find(name); same != files.end())
-      refuse(file, "name",
-             fmt::format("profile \"{}\" is already defined by {}", name, same->second.source));
-    files.emplace(name, std::move(file));
-  }
-  return files;
-}
-
-}  // namespace
-
-EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source,
-                                 const ProfileMap& known, std::vector<std::string>* notes) {
-  ProfileFile file{source, parse_toml(toml_text, source)};
-  const std::string name = name_in(file);
-  std::map<std::string, ProfileFile> files;
-  files.emplace(name, std::move(file));
-  return Folder(std::move(files), known, notes).resolve_all().at(name);
-}
-
-EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source) {
-  return parse_profile(toml_text, source, {});
-}
-
-ProfileMap load_profiles(const std::vector<std::string>& folders, std::vector<std::string>* notes) {
-  ProfileMap profiles;
-  for (const std::string& folder : folders)
-    profiles = Folder(read_folder(folder), std::move(profiles), notes).resolve_all();
-  for (const auto& [name, profile] : profiles)
-    if (!profile.unprivileged_variant.empty()) find_profile(profiles, profile.unprivileged_variant);
-  return profiles;
 }
 
 }  // namespace dynamiccl

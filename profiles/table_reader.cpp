@@ -16,6 +16,7 @@ namespace {
 /// What is too long for a number is none.
 constexpr std::size_t kLongestNumber = 64;
 constexpr std::size_t kLongestPatterned = 1024;
+constexpr std::size_t kMostStepped = 10'000;  // sizes of one range by steps
 
 /// Patterns are matched letter by letter in nested calls, so that a text has a longest length.
 bool matches(const std::string& text, const std::regex& pattern,
@@ -149,6 +150,16 @@ void TableReader::wrong_whole(const std::string& key, const toml::node& node, st
 std::string TableReader::unknown_name(const std::string& what, const std::string& name,
                                       const std::vector<std::string>& known) {
   return fmt::format("unknown {} \"{}\"; {}", what, name, suggestion(name, known));
+}
+
+std::string TableReader::unknown_value(const std::string& key, const std::string& what,
+                                       const std::string& name,
+                                       const std::vector<std::string>& known) const {
+  if (keys_ != nullptr)
+    for (const auto& [looked_for, hint] : keys_->hints)
+      if (looked_for == key + "=" || looked_for == key + "=" + name)
+        return fmt::format("unknown {} \"{}\"; {}", what, name, hint);
+  return unknown_name(what, name, known);
 }
 
 void TableReader::for_each(const std::string& key,
@@ -331,6 +342,12 @@ std::optional<Bytes> TableReader::size_at(const std::string& key, const toml::no
   }
   if (const auto number = node.value_exact<std::int64_t>(); number && *number >= least)
     return Bytes(static_cast<std::uint64_t>(*number));
+  if (least > 0 && ((text && text->starts_with('0') && matches(*text, any)) ||
+                    node.value_exact<std::int64_t>() == 0)) {
+    wrong_type(key, node,
+               "a size above 0: the smallest call moves one element, as \"4B\" of float32 does");
+    return std::nullopt;
+  }
   wrong_type(key, node,
              text && text->find('.') != std::string::npos
                  ? "a size in whole bytes, or in eighths of a K, M or G such as \"1.5MiB\""
@@ -343,16 +360,14 @@ void TableReader::size_range(const std::string& key, const toml::table& range,
   TableReader reader(range, dotted(key), mistakes_);
   const auto* from = range.get("from");
   const auto* to = range.get("to");
-  reader.asked_ = {"from", "to"};
-  if (const auto* step = range.get("step")) {
-    mistakes_.add(step->source(),
-                  fmt::format("{}: a range of sizes rises by a factor, not by steps: write the "
-                              "sizes as a list, as [\"1MiB\", \"2MiB\", \"3MiB\"]",
-                              dotted(key)));
-    return;
-  }
-  const auto factor = reader.integer("factor", 2).value_or(2);
+  const auto* rise = range.get("step");
+  reader.asked_ = {"from", "to", "step"};
+  const auto factor = reader.integer("factor", 2);
   reader.finish();
+  if (rise != nullptr && factor)
+    mistakes_.add(rise->source(), fmt::format("{}: a range of sizes rises by a factor or by a "
+                                              "step in bytes, not by both",
+                                              dotted(key)));
   if (from == nullptr || to == nullptr) {
     mistakes_.add(range.source(), fmt::format("{}: a range needs from and to", dotted(key)));
     return;
@@ -362,10 +377,22 @@ void TableReader::size_range(const std::string& key, const toml::table& range,
   if (!low || !high) return;
   if (*high < *low)
     mistakes_.add(to->source(), fmt::format("{}: the range ends below its start", dotted(key)));
-  const auto step = static_cast<std::uint64_t>(factor);
-  for (std::uint64_t size = low->count(); size <= high->count(); size *= step) {
+  std::uint64_t added = 0;
+  if (rise != nullptr) {
+    const auto step = reader.size_at("step", *rise, 1);
+    if (!step) return;
+    added = step->count();
+    if (added < (high->count() - std::min(low->count(), high->count())) / kMostStepped)
+      mistakes_.add(rise->source(), fmt::format("{}: these steps are more than {} sizes",
+                                                dotted(key), kMostStepped));
+  }
+  // By differences from the end: the next size may lie beyond what 64 bits hold.
+  const auto times = static_cast<std::uint64_t>(factor.value_or(2));
+  for (std::uint64_t size = low->count(); size <= high->count();) {
     sizes.emplace_back(size);
-    if (size > high->count() / step) break;
+    if (added > 0 ? high->count() - size < added : size > high->count() / times) break;
+    size = added > 0 ? size + added : size * times;
+    if (sizes.size() > kMostStepped) break;
   }
 }
 

@@ -99,7 +99,7 @@ class TableReader {
         values.push_back(*value);
       } else {
         mistakes_.add(node.source(),
-                      unknown_name(std::string(NameTable<E>::what), *name, all_names<E>()));
+                      unknown_value(key, std::string(NameTable<E>::what), *name, all_names<E>()));
       }
     });
     return values;
@@ -153,6 +153,10 @@ class TableReader {
   std::optional<Bytes> size_at(const std::string& key, const toml::node& node, std::int64_t least);
   [[nodiscard]] std::string hint_for(const std::string& name,
                                      const std::vector<std::string>& known) const;
+  /// What a name of no vocabulary is answered with: what is nearest, where the table knows.
+  [[nodiscard]] std::string unknown_value(const std::string& key, const std::string& what,
+                                          const std::string& name,
+                                          const std::vector<std::string>& known) const;
   void note_unknown_keys() const;
   void note_absent_keys() const;
   [[nodiscard]] std::string dotted(const std::string& key) const;

@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/vocabulary.hpp"
+#include "core/wire/work_settings.hpp"
 
 namespace dynamiccl {
 
@@ -19,6 +20,7 @@ struct CallShape {
   bool in_place = false;
   std::string algorithm = "library";
   std::map<std::string, std::string> knobs;
+  ReduceOp op = ReduceOp::sum;
 };
 
 /// The chosen algorithm cannot run with these arguments. Thrown by the first such call, on every
@@ -51,7 +53,7 @@ struct PairCounts {
 };
 
 /// A library's collectives and how they are chosen: what measuring a cell and summing gradients
-/// need. Sums only.
+/// need. Reductions are sums, or what `choose` named last.
 ///
 /// Buffers are the memory the library works on (host memory for MPI and Gloo, the GPU's for NCCL
 /// and CUDA-aware MPI). Every rank makes the same calls in the same order; calls block until the

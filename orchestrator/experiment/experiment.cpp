@@ -8,6 +8,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/wire/work_settings.hpp"
 #include "orchestrator/experiment/cluster_reader.hpp"
 #include "orchestrator/experiment/experiment_keys.hpp"
 #include "orchestrator/experiment/protocol.hpp"
@@ -284,6 +285,31 @@ void read_training(TableReader& table, const Protocol& protocol, Work& work) {
   table.finish();
 }
 
+/// What is usual is no setting, so that a cell's id is the same whether it is said or not.
+std::vector<KnobAxis> read_calls(TableReader& table) {
+  std::vector<KnobAxis> axes;
+  const auto add = [&](const char* name, std::vector<std::string> values, const char* usual) {
+    if (values.empty()) return;
+    std::replace(values.begin(), values.end(), std::string(usual), std::string("default"));
+    axes.push_back({setting_text(SettingScope::call, name), std::move(values)});
+  };
+  std::vector<std::string> ops;
+  for (const auto op : table.names<ReduceOp>("op")) ops.emplace_back(name_of(op));
+  add("op", std::move(ops), "sum");
+  const auto whole = [&](const char* name) {
+    std::vector<std::string> values;
+    for (const int value : table.integers(name)) values.push_back(std::to_string(value));
+    return values;
+  };
+  add("root", whole("root"), "0");
+  add("warmup", whole("warmup"), "");
+  add("iterations", whole("iterations"), "");
+  std::vector<std::string> cold;
+  for (const bool value : table.booleans("cold_cache")) cold.emplace_back(value ? "1" : "0");
+  add("cold_cache", std::move(cold), "0");
+  return axes;
+}
+
 void read_work(TableReader& root, Experiment& experiment) {
   for (auto& table : root.tables("work")) {
     Work work;
@@ -300,6 +326,7 @@ void read_work(TableReader& root, Experiment& experiment) {
     work.datatypes = table.names<DataType>("datatype");
     work.algorithms = table.texts("algorithm");
     work.in_place = table.booleans("in_place");
+    work.calls = read_calls(table);
     table.finish();
     if (std::find(work.collectives.begin(), work.collectives.end(), Collective::training) !=
         work.collectives.end())

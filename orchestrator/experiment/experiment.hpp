@@ -51,6 +51,8 @@ struct Work {
   std::vector<DataType> datatypes;
   std::vector<std::string> algorithms;
   std::vector<bool> in_place;
+  /// Settings of its calls (core/wire/work_settings.hpp), "call.op": "default" is the usual one.
+  std::vector<KnobAxis> calls;
   std::vector<TrainingMethod> training;  ///< not empty: training cells, no collectives
   std::vector<KnobAxis> settings;        ///< of training: names as in train/spec/training.hpp
 };

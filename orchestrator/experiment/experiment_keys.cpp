@@ -5,6 +5,7 @@
 #include "containers/cluster/cluster_options.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/vocabulary.hpp"
+#include "core/wire/work_settings.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
 #include "profiles/keys_output.hpp"
@@ -35,10 +36,70 @@ std::vector<Key> axis_keys() {
       {"in_place", rule::boolean().some(), "one buffer for both directions", "false"}};
 }
 
+/// Types that people know from elsewhere, and what is nearest.
+std::vector<std::pair<std::string, std::string>> type_hints() {
+  const std::string moves =
+      "nearest is float16: where bytes are only moved, the type does not change the call";
+  return {{"datatype=uint8", moves},
+          {"datatype=int8", moves},
+          {"datatype=int64", "nearest is float64, of as many bytes"},
+          {"datatype=uint64", "nearest is float64, of as many bytes"},
+          {"datatype=uint32", "nearest is int32"},
+          {"datatype=float8_e4m3", moves + "; codecs of a training send fewer bits"},
+          {"datatype=float8_e5m2", moves + "; codecs of a training send fewer bits"}};
+}
+
+TableKeys axes_keys() {
+  TableKeys keys{axis_keys()};
+  keys.hints = type_hints();
+  return keys;
+}
+
 KeysPtr zip_keys() {
   TableKeys keys{axis_keys()};
+  keys.hints = type_hints();
   keys.fewest = 2;
   return std::make_shared<const TableKeys>(std::move(keys));
+}
+
+/// What people want of a call and no key of a work says.
+std::vector<std::pair<std::string, std::string>> work_hints() {
+  const std::string of_all = "it holds for all work of a file: write it under [protocol]";
+  const std::string blocks =
+      "a call is timed by itself here; what overlaps with computing is a training's step: training "
+      "= [\"wfbp-a2a\", ...]";
+  const std::string parts = "parts of alltoallv differ by a rule of their own, 1 to ranks shares";
+  return {{"redop", "write op = \"max\""},
+          {"operation", "write collective = \"allreduce\" or another, and op = \"max\""},
+          {"op=avg", "nearest is sum: MPI and Gloo have no average"},
+          {"verify", of_all},
+          {"cell_time_cap", of_all},
+          {"batch_target", of_all},
+          {"threads",
+           "a rank is a process that calls from one thread: more callers are more ranks ([axes] "
+           "ranks)"},
+          {"collective=scatter", "nearest is gather, which sends the same messages the other way"},
+          {"collective=barrier", "nearest is an allreduce of one element (4B of float32)"},
+          {"collective=allgatherv",
+           "nearest is alltoallv, whose parts differ; allgather rounds down to equal parts"},
+          {"collective=gatherv", "nearest is gather, which rounds down to equal parts"},
+          {"collective=scatterv", "nearest is alltoallv, whose parts differ"},
+          {"collective=reduce_scatter_block",
+           "reduce_scatter is it: over MPI it calls MPI_Reduce_scatter_block"},
+          {"overlap", blocks},
+          {"nonblocking", blocks},
+          {"window",
+           "one call is under way at a time; of our own ring it is call.pipeline_depth in "
+           "[knobs.BACKEND]"},
+          {"groups",
+           "a launch is one group of all its ranks: ranks = [2, 4] in [axes] measures groups of "
+           "several sizes"},
+          {"skew", parts + "; ranks that come late are `query skew` and a training's straggler"},
+          {"matrix", parts},
+          {"counts", parts},
+          {"graph", "of NCCL it is a knob: call.graph = [0, 1] in [knobs.nccl]"},
+          {"ranks", "it is an axis: write it under [axes]"},
+          {"environment", "it is an axis: write it under [axes]"}};
 }
 
 KeysPtr collective_work() {
@@ -47,30 +108,26 @@ KeysPtr collective_work() {
   TableKeys keys{
       {{"collective", rule::words(names).some(), "what is called", "", true},
        {"size", rule::sizes(),
-        "as nccl-tests counts it: \"64KiB\", 65536 or {from = \"4B\", to = \"1GiB\", factor = 4}",
+        "as nccl-tests counts it: \"64KiB\", 65536, {from = \"4B\", to = \"1GiB\", factor = 4} or "
+        "{from = \"1MiB\", to = \"8MiB\", step = \"1MiB\"}",
         "", true},
        {"architecture", rule::word<Architecture>().some(), "only with these", "as the axes say"},
        {"backend", rule::word<Backend>().some(), "only with these", "as the axes say"},
        {"datatype", rule::word<DataType>().some(), "instead of the axis", "as the axes say"},
        {"algorithm", rule::text().some(), "instead of the axis", "as the axes say"},
-       {"in_place", rule::boolean().some(), "instead of the axis", "as the axes say"}}};
-  const std::string of_all = "it holds for all work of a file: write it under [protocol]";
-  const std::string sums = "reductions are sums, here there is no other operation";
-  keys.hints = {{"op", sums},
-                {"redop", sums},
-                {"operation", "write collective = \"allreduce\" or another; " + sums},
-                {"warmup", of_all},
-                {"iterations", of_all},
-                {"verify", of_all},
-                {"threads",
-                 "a rank is a process that calls from one thread: more callers are more ranks "
-                 "([axes] ranks)"},
-                {"cold_cache",
-                 "each cell uses its buffers again, so that they are warm; nearest is a size "
-                 "beyond the caches"},
-                {"graph", "of NCCL it is a knob: call.graph = [0, 1] in [knobs.nccl]"},
-                {"ranks", "it is an axis: write it under [axes]"},
-                {"environment", "it is an axis: write it under [axes]"}};
+       {"in_place", rule::boolean().some(), "instead of the axis", "as the axes say"},
+       {"op", rule::word<ReduceOp>().some(), "of reductions, over MPI and Gloo", "sum"},
+       {"root", rule::whole(0).some(), "rank that broadcasts, or that a reduce ends on", "0"},
+       {"warmup", rule::whole(0, 1'000'000).some(), "instead of the protocol's",
+        "as the protocol says"},
+       {"iterations", rule::whole(1, 10'000'000).some(), "instead of the protocol's",
+        "as the protocol says"},
+       {"cold_cache", rule::boolean().some(),
+        "takes a cell's buffers out of the processor's caches before each sample, a single call",
+        "false"}}};
+  keys.hints = work_hints();
+  const auto types = type_hints();
+  keys.hints.insert(keys.hints.end(), types.begin(), types.end());
   return std::make_shared<const TableKeys>(std::move(keys));
 }
 
@@ -292,7 +349,7 @@ const TableKeys& experiment_keys() {
        {"description", rule::text(Lines::many), "one sentence"},
        {"seed", rule::whole(0, std::numeric_limits<std::int64_t>::max()), "of orders and data",
         std::to_string(kUsualSeed)},
-       {"axes", rule::table(TableKeys{axis_keys()}), "every combination is measured"},
+       {"axes", rule::table(axes_keys()), "every combination is measured"},
        {"zip", rule::tables({zip_keys()}), "axes that vary together"},
        {"work", rule::tables({collective_work(), training_work()}),
         "what is measured: collectives x sizes, or training methods x settings", "", true},
@@ -327,7 +384,9 @@ std::string experiment_keys_page() {
       "of seconds.\n"
       "* A **size** is a text such as `\"64KiB\"` (K or KiB is 1024 bytes, KB 1000; M and G "
       "likewise) or a number of bytes.\n"
-      "* A **range of sizes** is `{from = \"4B\", to = \"1GiB\", factor = 4}`.\n"
+      "* A **range of sizes** is `{from = \"4B\", to = \"1GiB\", factor = 4}`, or with `step = "
+      "\"1MiB\"` "
+      "in the factor's place.\n"
       "* The axes environment, backend, architecture and ranks have no default: each stands in "
       "`[axes]` or in a `[[zip]]`.\n\n";
   page += keys_markdown(experiment_keys(), "The file");

@@ -8,9 +8,10 @@ namespace dynamiccl {
 namespace {
 
 std::string key_of(const PlannedGroup& group, const WorkCell& work) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", name_of(group.backend), name_of(group.architecture),
+  // Calls of cold buffers are never batched, and settle nothing for the others.
+  return fmt::format("{}|{}|{}|{}|{}|{}{}", name_of(group.backend), name_of(group.architecture),
                      group.ranks, name_of(work.collective), work.size.count(),
-                     name_of(work.datatype));
+                     name_of(work.datatype), work.knobs.contains("cold_cache") ? "|cold" : "");
 }
 
 }  // namespace

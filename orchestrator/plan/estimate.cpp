@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/wire/work_settings.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "train/spec/training.hpp"
 
@@ -80,7 +81,10 @@ Micros estimated_launch(const PlannedGroup& group, const EnvironmentProfile& pro
   const bool bridge = profile.kind == EnvironmentKind::cross_docker;
   double total = profile.kind == EnvironmentKind::bare_metal ? kLaunchUs : kContainerLaunchUs;
   for (const auto& cell : group.cells) {
-    if (cell.impossible.empty()) total += estimated_cell(cell.work, group, bridge, protocol.cells);
+    if (cell.impossible.empty())
+      total += estimated_cell(
+          cell.work, group, bridge,
+          group.trains() ? protocol.cells : work_settings_of(cell.work.knobs).of(protocol.cells));
   }
   return Micros(total);
 }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -14,6 +15,7 @@
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/splitmix64.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/wire/work_settings.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "orchestrator/plan/tuner_table.hpp"
 #include "train/spec/method_settings.hpp"
@@ -118,8 +120,8 @@ std::string why_no_algorithm(const PlannedGroup& group, const WorkCell& cell,
   const bool own = is_own_algorithm(cell.algorithm) || !has_library_call(cell.collective);
   // Where the data lie and how they are called are the worker's own.
   const bool sets = std::any_of(cell.knobs.begin(), cell.knobs.end(), [](const auto& knob) {
-    return knob.first != setting_text(SettingScope::call, "memory") &&
-           knob.first != setting_text(SettingScope::call, "graph");
+    const auto setting = find_setting(knob.first);
+    return !setting || !is_workers_own(setting->name);
   });
   const bool forced = cell.algorithm != "library" || sets;
   if (!backend_facts(group.backend).mca || own || !forced || forces_algorithms(group, profile, can))
@@ -142,6 +144,9 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.pair_reasons.find({group.environment, group.backend});
       reason != can.pair_reasons.end())
     return reason->second;
+  if (backend_facts(group.backend).mca)
+    for (const auto& [name, value] : settings_of(group.knobs, SettingScope::mca))
+      if (auto reason = unknown_openmpi_number(name, value); !reason.empty()) return reason;
   if (can.why_not_placed)
     if (auto reason = can.why_not_placed(group.ranks); !reason.empty()) return reason;
   if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
@@ -302,6 +307,7 @@ class Expansion {
     const auto datatypes = or_else(work.datatypes, axes.datatype.value_or(DataType::float32));
     const auto algorithms = or_else(work.algorithms, axes.algorithm.value_or("library"));
     const auto in_place = or_else(work.in_place, axes.in_place.value_or(false));
+    const auto calls = combinations(work.calls, true);
     WorkCell cell;
     for (const auto collective : work.collectives) {
       cell.collective = collective;
@@ -313,7 +319,8 @@ class Expansion {
             cell.algorithm = algorithm;
             for (const bool place : in_place) {
               cell.in_place = place;
-              add_cell(plan_.groups[group], seen_[group], cell);
+              for (const auto& settings : calls)
+                add_cell(plan_.groups[group], seen_[group], cell, settings);
             }
           }
         }
@@ -348,9 +355,13 @@ class Expansion {
     }
   }
 
-  void add_cell(PlannedGroup& group, std::unordered_set<std::string>& seen, WorkCell cell) {
+  /// @param calls settings of the [[work]] itself, which win
+  void add_cell(PlannedGroup& group, std::unordered_set<std::string>& seen, WorkCell cell,
+                const Knobs& calls) {
     const Bytes asked = cell.size;
-    for (const auto& knobs : call_knobs_.at(group.backend)) {
+    for (const auto& swept : call_knobs_.at(group.backend)) {
+      Knobs knobs = calls;
+      knobs.insert(swept.begin(), swept.end());
       if (++points_ > kMostPoints) refuse_too_many("points to choose from", kMostPoints);
       cell.knobs = knobs;
       cell.size = asked;
@@ -369,6 +380,9 @@ class Expansion {
             group, cell, experiment_.profiles.at(group.environment), capabilities_);
       // Workers know a call's knobs by their own names.
       planned.work.knobs = settings_of(knobs, SettingScope::call);
+      if (planned.impossible.empty())
+        planned.impossible = work_settings_misfit(planned.work, group.architecture, group.ranks,
+                                                  backend_facts(group.backend).on_gpu);
       group.cells.push_back(std::move(planned));
     }
   }

@@ -97,6 +97,20 @@ TEST_CASE("CPUs and CPU time of a profile are flags of every container") {
     CHECK_THAT(argv_of(plan, index), ContainsSubstring(" --cpuset-cpus 0,2-3 --cpus 1.5 "));
 }
 
+TEST_CASE("what a profile gives its containers besides are flags, its own last") {
+  EnvironmentProfile profile = cross();
+  profile.options = {Bytes(64U << 20),   99, {"nofile=64"}, 576, "own:1", {"/data:/data:ro"},
+                     {"--hostname", "a"}};
+  const EnvironmentPlan plan = plan_docker(kDocker, profile, request(2), site());
+  CHECK_THAT(join(plan.network.create, " "),
+             ContainsSubstring(" --opt com.docker.network.driver.mtu=576 "));
+  for (const std::size_t index : {0U, 1U})
+    CHECK_THAT(argv_of(plan, index),
+               ContainsSubstring(" --memory 67108864b --memory-swap 67108864b --pids-limit 99 "
+                                 "--ulimit nofile=64 --volume /data:/data:ro --pull never "
+                                 "--hostname a own:1 sleep infinity"));
+}
+
 TEST_CASE("one memory folder of the machine is every container's, where the profile says") {
   EnvironmentProfile profile = cross();
   CHECK(plan_docker(kDocker, profile, request(2), site()).tmpfs.empty());

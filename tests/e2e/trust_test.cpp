@@ -1,4 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <set>
 
 #include "tests/e2e/program.hpp"
 
@@ -156,4 +158,37 @@ TEST_CASE("a launch that does not exist cannot be replayed") {
   const auto none = program.run({"replay", "ffffffffff"});
   CHECK(none.exit_code == 2);
   CHECK(contains(none.err, "no run \"ffffffffff\""));
+}
+
+TEST_CASE("what a work calls and how it is timed is stored as settings of its cells") {
+  const Program program;
+  std::string text = one_cell("\"bare-metal\"", "gloo");
+  text += "op = [\"sum\", \"max\"]\nwarmup = 3\niterations = 4\n[protocol]\nlaunches = 1\n";
+  const auto run = program.run({"run", program.file("calls.toml", text)});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto cells = program.rows(
+      "SELECT DISTINCT cell_knobs, n FROM v_measurement WHERE counts ORDER BY cell_knobs");
+  REQUIRE(cells.size() == 2);
+  CHECK(cells[0]["cell_knobs"] == R"({"iterations":"4","op":"max","warmup":"3"})");
+  CHECK(cells[1]["cell_knobs"] == R"({"iterations":"4","warmup":"3"})");
+  // A maximum is other work, not a choice beside the sum.
+  CHECK(nlohmann::json::parse(program.run({"query", "best", "--json"}).out).size() == 2);
+}
+
+TEST_CASE("without gnuplot figures are data, tables and scripts, and a line names the package") {
+  const Program program;
+  REQUIRE(program.run(with(kSmallRun, {"--set", "protocol.launches=1"})).exit_code == 0);
+  const std::string path = getenv("PATH");
+  const std::string folder = program.folder() + "/figures";
+  setenv("PATH", "/nowhere", 1);
+  const auto made = program.run({"report", "last", "--figures", folder});
+  setenv("PATH", path.c_str(), 1);
+  INFO(made.err);
+  CHECK(made.exit_code == 0);
+  CHECK(contains(made.err, "apt-get install gnuplot-nox"));
+  std::set<std::string> endings;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    endings.insert(entry.path().extension().string());
+  CHECK(endings == std::set<std::string>{".csv", ".gp", ".tex"});
 }

@@ -303,6 +303,34 @@ TEST_CASE("CPUs are a key of containers, and without them the canonical text is 
              ContainsSubstring("CPUs are given to Docker or Podman containers only"));
 }
 
+TEST_CASE("what an engine gives its containers besides is keys, and no others change an id") {
+  const auto plain = parse_profile(kCross, "p.toml");
+  CHECK(to_json(plain).find("\"options\"") == std::string::npos);
+  const auto given =
+      parse_profile(std::string(kCross) +
+                        "memory = \"64MiB\"\npids = 64\nulimits = [\"nofile=64:128\"]\nmtu = 576\n"
+                        "image = \"reg.example/a:1\"\nmounts = [\"/data:/data:ro\"]\n"
+                        "docker_args = [\"--hostname\", \"a\"]\n",
+                    "p.toml");
+  CHECK(given.options.memory == Bytes(64U << 20));
+  CHECK(given.options.docker_args == std::vector<std::string>{"--hostname", "a"});
+  CHECK(profile_from_json(to_json(given)).options == given.options);
+  // Written as TOML they read as the same.
+  CHECK(parse_profile("name = \"cross-docker\"\n" + to_toml_keys(given), "q.toml").options ==
+        given.options);
+  const auto refused = [](const std::string& line) { return error_of(kCross + line + "\n"); };
+  CHECK_THAT(refused("memory = 4096"), ContainsSubstring("memory"));
+  CHECK_THAT(refused("ulimits = [\"64\"]"), ContainsSubstring("a limit as in \"nofile=64\""));
+  CHECK_THAT(refused("mounts = [\"data:/data\"]"), ContainsSubstring("\"/FROM:/TO:ro\""));
+  CHECK_THAT(refused("docker_args = [\"--user\", \"1000\"]"),
+             ContainsSubstring("\"--user\" is DynamICCL's own"));
+  CHECK_THAT(refused("docker_args = [\"--name=x\"]"), ContainsSubstring("is DynamICCL's own"));
+  CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\npids = 64\n"),
+             ContainsSubstring("Docker or Podman containers only"));
+  CHECK_THAT(error_of("name = \"s\"\nkind = \"single-docker\"\nlauncher = \"inside\"\nmtu = 576\n"),
+             ContainsSubstring("an MTU needs a network of the containers' own"));
+}
+
 TEST_CASE("one memory folder for all containers is a key, and /dev/shm is then the machine's") {
   const auto plain = parse_profile(kCross, "p.toml");
   CHECK(to_json(plain).find("tmpfs") == std::string::npos);

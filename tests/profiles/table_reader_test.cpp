@@ -133,6 +133,19 @@ TEST_CASE("size ranges step by their factor and keep both ends") {
   CHECK(mistakes.empty());
 }
 
+TEST_CASE("size ranges rise by steps of bytes, too") {
+  const auto table = parse_toml(
+      "size = { from = \"1MiB\", to = \"4.5MiB\", step = \"1MiB\" }\n"
+      "end = { from = 9223372036854775800, to = 9223372036854775807, step = 4 }",
+      "x.toml");
+  Mistakes mistakes("x.toml");
+  TableReader reader(table, "work", mistakes);
+  const std::vector<Bytes> expected{Bytes(1 << 20), Bytes(2 << 20), Bytes(3 << 20), Bytes(4 << 20)};
+  CHECK(reader.sizes("size") == expected);
+  CHECK(reader.sizes("end").size() == 2);
+  CHECK(mistakes.empty());
+}
+
 TEST_CASE("a size range up to the largest size ends") {
   const auto table =
       parse_toml("size = { from = 1, to = 9223372036854775807, factor = 2 }", "x.toml");

@@ -86,6 +86,70 @@ TEST_CASE("every ring operation is right in every datatype and size") {
   check_all(config);
 }
 
+TEST_CASE("every operation of a reduction is right, and every root") {
+  RunConfig config = config_of(Architecture::ring);
+  const auto last = std::to_string(world().size() - 1);
+  const auto add = [&](Collective collective, DataType type, std::string name, std::string value) {
+    WorkCell cell = cell_of(collective, sizes().back(), type);
+    cell.id += name + value;
+    cell.knobs = {{name, value}};
+    config.cells.push_back(cell);
+  };
+  for (const auto collective :
+       {Collective::allreduce, Collective::reduce, Collective::reduce_scatter})
+    for (const auto& op : NameTable<ReduceOp>::entries)
+      for (const auto type : {DataType::float32, DataType::float64, DataType::int32})
+        add(collective, type, "op", std::string(op.name));
+  for (const auto collective : {Collective::broadcast, Collective::reduce})
+    add(collective, DataType::float32, "root", last);
+  add(Collective::allreduce, DataType::float32, "cold_cache", "1");
+  int right = 0;
+  for (const auto& record : run_all(config)) {
+    INFO(record.cell_id << " on rank " << world().rank() << ": " << record.reason);
+    CHECK(record.wrong == 0);
+    // What a library has not, our own sums cannot stand in for.
+    if (record.status == CellStatus::unsupported)
+      CHECK_THAT(record.reason,
+                 ContainsSubstring("our own sums") || ContainsSubstring("at least 2 ranks"));
+    else
+      CHECK(record.status == CellStatus::ok);
+    right += record.status == CellStatus::ok ? 1 : 0;
+  }
+  CHECK(right >= 28);
+}
+
+TEST_CASE("a cell's own warm-up and iterations take the protocol's place, beside others") {
+  RunConfig config = config_of(Architecture::ring);
+  config.cells = {cell_of(Collective::allreduce, 64), cell_of(Collective::allreduce, 128)};
+  config.protocol.batch_target = Micros(0);
+  config.cells[1].knobs = {{"warmup", "4"}, {"iterations", "7"}};
+  const auto records = run_all(config);
+  CHECK(records[0].warmup.total_us.size() == 1);
+  CHECK(records[0].measured.total_us.size() == 2);
+  CHECK(records[1].warmup.total_us.size() == 4);
+  CHECK(records[1].measured.total_us.size() == 7);
+}
+
+TEST_CASE("settings that say nothing sensible are unsupported cells, on every rank") {
+  RunConfig config = config_of(Architecture::ring);
+  const auto add = [&](Collective collective, std::map<std::string, std::string> knobs) {
+    WorkCell cell = cell_of(collective, 1000);
+    cell.id += std::to_string(config.cells.size());
+    cell.knobs = std::move(knobs);
+    config.cells.push_back(cell);
+  };
+  add(Collective::broadcast, {{"op", "max"}});
+  add(Collective::allreduce, {{"root", "1"}});
+  add(Collective::broadcast, {{"root", "99"}});
+  add(Collective::allreduce, {{"op", "median"}});
+  add(Collective::allreduce, {{"warmup", "many"}});
+  for (const auto& record : run_all(config)) {
+    INFO(record.cell_id);
+    CHECK(record.status == CellStatus::unsupported);
+    CHECK_FALSE(record.reason.empty());
+  }
+}
+
 TEST_CASE("every parameter-server operation is right, whichever rank is the server") {
   for (const int server : {0, world().size() - 1}) {
     RunConfig config = config_of(Architecture::ps, server);

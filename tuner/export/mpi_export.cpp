@@ -117,6 +117,25 @@ std::vector<RuleLine> lines_of(const TunedCollective& row, std::vector<const Tab
 
 }  // namespace
 
+std::string unknown_openmpi_number(std::string_view parameter, const std::string& value) {
+  if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos) return "";
+  for (const TunedCollective& row : kTuned) {
+    std::string_view name = name_of(row.collective);
+    if (row.collective == Collective::broadcast) name = "bcast";
+    if (row.collective == Collective::reduce_scatter) name = "reduce_scatter_block";
+    if (parameter != fmt::format("coll_tuned_{}_algorithm", name)) continue;
+    const auto known =
+        static_cast<std::size_t>(std::count_if(row.algorithms.begin(), row.algorithms.end(),
+                                               [](std::string_view one) { return !one.empty(); }));
+    if (value.size() < 6 && std::stoul(value) <= known) return "";
+    return fmt::format(
+        "mca.{} = {}: Open MPI 4.1 has algorithms 1 to {} of {}, and 0 for its own "
+        "choice",
+        parameter, value, known, name_of(row.collective));
+  }
+  return "";
+}
+
 int openmpi_algorithm(Collective collective, std::string_view name) {
   const TunedCollective* row = tuned(collective);
   if (row == nullptr || name.empty()) return -1;

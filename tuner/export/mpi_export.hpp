@@ -17,6 +17,10 @@ inline constexpr std::string_view kDynamicRulesName = std::string_view(kDynamicR
 /// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
 int openmpi_algorithm(Collective collective, std::string_view name);
 
+/// Why a launch's MCA parameter names no algorithm of Open MPI 4.1, which would take its own choice
+/// without a word: "coll_tuned_bcast_algorithm", "99". "" where it does, or is another parameter.
+std::string unknown_openmpi_number(std::string_view parameter, const std::string& value);
+
 /// coll_tuned's dynamic rules file (Open MPI 4.1); "" where no row names an algorithm that it has.
 /// A rule covers the ranks and sizes of its rows and the ground between two neighbouring rows that
 /// agree; elsewhere it leaves the choice to the library.

@@ -125,20 +125,26 @@ bool ends_within(Micros limit, Wait&& wait) {
   }
 }
 
-using SumFunction = gloo::AllreduceOptions::Func;
+using ReduceFunction = gloo::AllreduceOptions::Func;
 
-SumFunction sum_function(DataType type) {
-  void (*sum)(void*, const void*, const void*, std::size_t) = nullptr;
+template <class T>
+ReduceFunction function_of(ReduceOp op) {
+  using Pointer = void (*)(void*, const void*, const void*, std::size_t);
+  if (op == ReduceOp::max) return static_cast<Pointer>(&gloo::max<T>);
+  if (op == ReduceOp::min) return static_cast<Pointer>(&gloo::min<T>);
+  if (op == ReduceOp::prod) return static_cast<Pointer>(&gloo::product<T>);
+  return static_cast<Pointer>(&gloo::sum<T>);
+}
+
+/// 16-bit floats have sums alone (work_settings_misfit()).
+ReduceFunction reduce_function(DataType type, ReduceOp op) {
   switch (type) {
     case DataType::float32:
-      sum = &gloo::sum<float>;
-      return sum;
+      return function_of<float>(op);
     case DataType::float64:
-      sum = &gloo::sum<double>;
-      return sum;
+      return function_of<double>(op);
     case DataType::int32:
-      sum = &gloo::sum<std::int32_t>;
-      return sum;
+      return function_of<std::int32_t>(op);
     default:
       // Not gloo::sum<gloo::float16>: that type's assignment keeps the old value when its bits,
       // read as an integer, equal the new value (0x0348 survives an assignment of 840).
@@ -219,6 +225,7 @@ class GlooCommunicator final : public Communicator {
   std::shared_ptr<gloo::Context> context_;
   milliseconds call_timeout_ = kCallTimeout;
   std::string interface_;
+  ReduceOp op_ = ReduceOp::sum;
   gloo::AllreduceOptions::Algorithm allreduce_ = gloo::AllreduceOptions::Algorithm::UNSPECIFIED;
   std::size_t max_segment_bytes_ = 0;  // 0: the library's default
   std::vector<std::byte> reduce_scratch_;
@@ -279,6 +286,7 @@ std::optional<std::string> GlooCommunicator::unsupported(const CallShape& shape)
 std::string GlooCommunicator::choose(const CallShape& shape) {
   using Algorithm = gloo::AllreduceOptions::Algorithm;
   allreduce_ = Algorithm::UNSPECIFIED;
+  op_ = shape.op;
   if (shape.algorithm == "ring") allreduce_ = Algorithm::RING;
   if (shape.algorithm == "bcube") allreduce_ = Algorithm::BCUBE;
   const auto knob = shape.knobs.find("max_segment_bytes");
@@ -322,7 +330,7 @@ void GlooCommunicator::reduce(const void* in, void* out, std::size_t count, Data
       if (in != to) options.setInput(as<T>(in), count);
       options.setOutput(as<T>(to), count);
     });
-    options.setReduceFunction(sum_function(type));
+    options.setReduceFunction(reduce_function(type, op_));
     if (max_segment_bytes_ != 0) options.setMaxSegmentSize(max_segment_bytes_);
     options.setRoot(root);
     gloo::reduce(options);
@@ -337,7 +345,7 @@ void GlooCommunicator::allreduce(const void* in, void* out, std::size_t count, D
       options.setOutput(as<T>(out), count);
     });
     options.setAlgorithm(allreduce_);
-    options.setReduceFunction(sum_function(type));
+    options.setReduceFunction(reduce_function(type, op_));
     if (max_segment_bytes_ != 0) options.setMaxSegmentSize(max_segment_bytes_);
     gloo::allreduce(options);
   });

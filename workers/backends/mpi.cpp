@@ -117,6 +117,7 @@ class MpiCommunicator : public Communicator {
   std::string choose(const CallShape& shape) override {
     const MpiChoice choice = algorithms_->choose(shape);
     comm_ = choice.comm;
+    op_ = shape.op;
     return choice.applied;
   }
 
@@ -165,6 +166,7 @@ class MpiCommunicator : public Communicator {
   int size_ = 1;
   int thread_level_ = MPI_THREAD_SINGLE;
   MPI_Comm comm_ = MPI_COMM_WORLD;
+  ReduceOp op_ = ReduceOp::sum;
   std::unique_ptr<MpiTypes> types_;
   std::unique_ptr<MpiAlgorithms> algorithms_;
   RequestPool requests_;
@@ -214,7 +216,7 @@ void MpiCommunicator::reduce(const void* in, void* out, std::size_t count, DataT
     void* to = out == nullptr ? nullptr : static_cast<std::byte*>(out) + skip;
     const void* from = static_cast<const std::byte*>(in) + skip;
     if (in == out && rank_ == root) from = MPI_IN_PLACE;
-    return MPI_Reduce(from, to, n, MpiTypes::type(type), types_->sum(type), root, comm_);
+    return MPI_Reduce(from, to, n, MpiTypes::type(type), types_->operation(type, op_), root, comm_);
   });
 }
 
@@ -222,7 +224,7 @@ void MpiCommunicator::allreduce(const void* in, void* out, std::size_t count, Da
   in_parts(count, type, "MPI_Allreduce", [=, this](std::size_t skip, int n) {
     const void* from = in == out ? MPI_IN_PLACE : static_cast<const std::byte*>(in) + skip;
     return MPI_Allreduce(from, static_cast<std::byte*>(out) + skip, n, MpiTypes::type(type),
-                         types_->sum(type), comm_);
+                         types_->operation(type, op_), comm_);
   });
 }
 
@@ -236,8 +238,8 @@ void MpiCommunicator::allgather(const void* in, void* out, std::size_t count, Da
 }
 
 void MpiCommunicator::reduce_scatter(const void* in, void* out, std::size_t count, DataType type) {
-  check(MPI_Reduce_scatter_block(in, out, int_count(count), MpiTypes::type(type), types_->sum(type),
-                                 comm_),
+  check(MPI_Reduce_scatter_block(in, out, int_count(count), MpiTypes::type(type),
+                                 types_->operation(type, op_), comm_),
         "MPI_Reduce_scatter_block");
 }
 

@@ -63,7 +63,11 @@ class MpiTypes {
     }
     return MPI_BYTE;
   }
-  [[nodiscard]] MPI_Op sum(DataType type) const {
+  /// 16-bit floats have sums alone (work_settings_misfit()).
+  [[nodiscard]] MPI_Op operation(DataType type, ReduceOp op) const {
+    if (op == ReduceOp::max) return MPI_MAX;
+    if (op == ReduceOp::min) return MPI_MIN;
+    if (op == ReduceOp::prod) return MPI_PROD;
     if (type == DataType::float16) return sum_float16_;
     if (type == DataType::bfloat16) return sum_bfloat16_;
     return MPI_SUM;

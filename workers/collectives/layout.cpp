@@ -42,6 +42,9 @@ std::string why_unsupported(const WorkCell& cell, const Place& place) {
   }
   if (place.ranks < 2 && needs_two_ranks(cell.collective))
     return fmt::format("{} needs at least 2 ranks", name_of(cell.collective));
+  if (auto misfit = work_settings_misfit(cell, place.architecture, place.ranks, false);
+      !misfit.empty())
+    return misfit;
   const std::uint64_t width = element_bytes(cell.datatype);
   const std::uint64_t parts = parts_of(cell.collective, place.ranks);
   if (cell.size.count() < width * parts) {
@@ -196,7 +199,8 @@ Layout layout_of(const WorkCell& cell, const Place& place) {
   Layout layout;
   layout.unsupported = why_unsupported(cell, place);
   if (!layout.unsupported.empty()) return layout;
-  layout.root = place.architecture == Architecture::ps ? place.server_rank : 0;
+  layout.root = place.architecture == Architecture::ps ? place.server_rank
+                                                       : work_settings_of(cell.knobs).root;
   const std::size_t width = element_bytes(cell.datatype);
   const std::size_t elements = cell.size.count() / width;
   switch (cell.collective) {

@@ -128,12 +128,16 @@ std::string describe(const std::byte* at, DataType type) {
 
 }  // namespace
 
-DataSource::DataSource(std::uint64_t key, DataType type, int ranks)
+DataSource::DataSource(std::uint64_t key, DataType type, int ranks, ReduceOp op)
     : key_(key),
       type_(type),
       ranks_(ranks),
-      range_(std::min<std::uint32_t>(
-          65535U, largest_exact(type) / static_cast<std::uint32_t>(std::max(ranks, 1)))) {}
+      // Factors are ones and twos.
+      range_(op == ReduceOp::prod
+                 ? 2U
+                 : std::min<std::uint32_t>(65535U, largest_exact(type) / static_cast<std::uint32_t>(
+                                                                             std::max(ranks, 1)))),
+      op_(op) {}
 
 void DataSource::add_values(std::uint32_t* sums, int rank, std::uint64_t first,
                             std::size_t count) const {
@@ -160,7 +164,7 @@ void DataSource::fill(void* out, int rank, std::uint64_t first, std::size_t coun
   auto* at = static_cast<std::byte*>(out);
   while (count > 0) {
     const std::size_t part = std::min(count, kBlock);
-    values.fill(0);
+    values.fill(least());
     add_values(values.data(), rank, first, part);
     encode(at, values.data(), part, type_);
     at += part * element_bytes(type_);
@@ -182,14 +186,43 @@ DataVerdict& DataVerdict::operator+=(const DataVerdict& other) {
   return *this;
 }
 
+namespace {
+
+void combine(std::uint32_t* results, const std::uint32_t* values, std::size_t count, ReduceOp op) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (op == ReduceOp::max) results[i] = std::max(results[i], values[i]);
+    if (op == ReduceOp::min) results[i] = std::min(results[i], values[i]);
+    if (op == ReduceOp::prod) results[i] *= values[i];
+  }
+}
+
+/// What `count` elements of a part must be, from element `done` on; at most a block.
+void expect(const DataSource& source, const ExpectedPart& part, std::size_t done, std::size_t count,
+            std::uint32_t* results) {
+  std::fill_n(results, count, source.least());
+  std::array<std::uint32_t, kBlock> values{};
+  bool first = true;
+  for (int rank = part.first_rank; rank <= part.last_rank; ++rank) {
+    if (rank == part.skipped_rank) continue;
+    if (first || source.op() == ReduceOp::sum) {
+      source.add_values(results, rank, part.first + done, count);
+    } else {
+      std::fill_n(values.data(), count, source.least());
+      source.add_values(values.data(), rank, part.first + done, count);
+      combine(results, values.data(), count, source.op());
+    }
+    first = false;
+  }
+}
+
+}  // namespace
+
 std::string describe_wrong(const DataSource& source, const ExpectedPart& part, std::size_t index,
                            const void* got) {
-  std::uint32_t sum = 0;
-  for (int rank = part.first_rank; rank <= part.last_rank; ++rank) {
-    if (rank != part.skipped_rank) source.add_values(&sum, rank, part.first + index, 1);
-  }
+  std::uint32_t value = 0;
+  expect(source, part, index, 1, &value);
   std::array<std::byte, 8> expected{};
-  encode(expected.data(), &sum, 1, source.type());
+  encode(expected.data(), &value, 1, source.type());
   return fmt::format("element {} is {} but must be {}", part.offset + index,
                      describe(static_cast<const std::byte*>(got), source.type()),
                      describe(expected.data(), source.type()));
@@ -199,16 +232,13 @@ namespace {
 
 DataVerdict verify_part(const DataSource& source, const std::byte* out, const ExpectedPart& part) {
   const std::size_t width = element_bytes(source.type());
-  std::array<std::uint32_t, kBlock> sums{};
+  std::array<std::uint32_t, kBlock> results{};
   std::array<std::byte, kBlock * 8> expected{};
   DataVerdict verdict;
   for (std::size_t done = 0; done < part.count; done += kBlock) {
     const std::size_t count = std::min(kBlock, part.count - done);
-    sums.fill(0);
-    for (int rank = part.first_rank; rank <= part.last_rank; ++rank) {
-      if (rank != part.skipped_rank) source.add_values(sums.data(), rank, part.first + done, count);
-    }
-    encode(expected.data(), sums.data(), count, source.type());
+    expect(source, part, done, count, results.data());
+    encode(expected.data(), results.data(), count, source.type());
     const std::byte* got = out + (part.offset + done) * width;
     verdict.checked += count;
     if (std::memcmp(got, expected.data(), count * width) == 0) continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/vocabulary/vocabulary.hpp"
+#include "core/wire/work_settings.hpp"
 
 namespace dynamiccl {
 
@@ -16,12 +17,15 @@ namespace dynamiccl {
 class DataSource {
  public:
   /// @param key stirred from the launch's seed and the cell's id
-  DataSource(std::uint64_t key, DataType type, int ranks);
+  DataSource(std::uint64_t key, DataType type, int ranks, ReduceOp op = ReduceOp::sum);
 
   /// Integers at least this many ranks' sums of which stay exact; below 2 the data would be zeros.
   /// @returns number of different values, 0..range-1
   [[nodiscard]] std::uint32_t range() const { return range_; }
   [[nodiscard]] DataType type() const { return type_; }
+  [[nodiscard]] ReduceOp op() const { return op_; }
+  /// Least value: a product of zeros would show nothing.
+  [[nodiscard]] std::uint32_t least() const { return op_ == ReduceOp::prod ? 1 : 0; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] std::uint64_t key() const { return key_; }
 
@@ -37,13 +41,14 @@ class DataSource {
   DataType type_;
   int ranks_;
   std::uint32_t range_;
+  ReduceOp op_;
 };
 
 /// Stirs a launch's seed and a cell's id into a DataSource key.
 std::uint64_t data_key(std::uint64_t seed, const std::string& cell_id);
 
-/// A stretch of an output buffer and what it must hold: the sum over some ranks of their inputs'
-/// elements first, first+1, ...
+/// A stretch of an output buffer and what it must hold: the sum (or another DataSource::op) over
+/// some ranks of their inputs' elements first, first+1, ...
 struct ExpectedPart {
   std::size_t offset = 0;  ///< elements into the output
   std::size_t count = 0;

@@ -22,6 +22,8 @@ struct CellRunner::Work {
   DataSource source{0, DataType::float32, 1};
   MemoryMode memory = MemoryMode::host;
   bool graph = false;
+  WorkSettings settings;
+  Protocol protocol;       ///< the launch's, with what the cell says instead
   BufferPair library;      ///< what the library gets
   BufferPair data;         ///< where the data is made and verified
   std::size_t slots = 1;   ///< parts of the buffers that calls take turns over
@@ -46,8 +48,26 @@ bool server_computes(Collective collective) {
 /// Knobs that are ours to obey and no business of the library.
 std::map<std::string, std::string> library_knobs(const WorkCell& cell) {
   auto knobs = cell.knobs;
-  for (const char* ours : {"memory", "graph"}) knobs.erase(ours);
+  std::erase_if(knobs, [](const auto& knob) { return is_workers_own(knob.first); });
   return knobs;
+}
+
+#if defined(__x86_64__) || defined(__aarch64__)
+constexpr bool kEmptiesCaches = true;
+#else
+constexpr bool kEmptiesCaches = false;
+#endif
+
+/// Takes a buffer's lines out of all caches.
+void empty_caches(const std::byte* data, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < bytes; i += kLine) {
+#if defined(__x86_64__)
+    __builtin_ia32_clflush(data + i);
+#elif defined(__aarch64__)
+    asm volatile("dc civac, %0" ::"r"(data + i) : "memory");
+#endif
+  }
 }
 
 /// In place, the one lies inside the other.
@@ -98,6 +118,13 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
   if (auto reason = memory_.unsupported(cell); !reason.empty()) return reason;
   work.memory = memory_.mode_of(cell);
   const bool on_gpu = comm_.works_on_gpu();
+  work.settings = work_settings_of(cell.knobs);
+  work.protocol = work.settings.of(config_.protocol);
+  if (work.settings.cold_cache && !kEmptiesCaches)
+    return "cold_cache: this processor lets no program empty its caches";
+  if (auto misfit = work_settings_misfit(cell, config_.architecture, comm_.size(), on_gpu);
+      !misfit.empty())
+    return misfit;
   auto offered = comm_.algorithms(cell.collective);
   work.operation = find_operation(work.cell, on_gpu);
   if (offered.empty() && work.operation != nullptr && work.operation->own_algorithm.empty()) {
@@ -108,6 +135,8 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
       return fmt::format("the library has no {}", name_of(cell.collective));
   }
   const bool library_runs = work.operation != nullptr && work.operation->own_algorithm.empty();
+  if (!library_runs && work.settings.op != ReduceOp::sum)
+    return fmt::format("the library has no {} here, and our own sums", name_of(cell.collective));
   if (work.operation == nullptr || (library_runs && std::find(offered.begin(), offered.end(),
                                                               cell.algorithm) == offered.end())) {
     for (const auto name : own_algorithms(cell.collective, on_gpu)) offered.emplace_back(name);
@@ -117,8 +146,8 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
   if (cell.in_place && !library_runs && cell.collective != Collective::allreduce)
     return fmt::format("{} is not run in place by our own algorithm", name_of(cell.collective));
   work.pipelining = pipelining_of(cell);
-  work.shape = {cell.collective, cell.datatype,  work.layout.count,
-                cell.in_place,   cell.algorithm, library_knobs(cell)};
+  work.shape = {cell.collective, cell.datatype,       work.layout.count, cell.in_place,
+                cell.algorithm,  library_knobs(cell), work.settings.op};
   const auto graph = cell.knobs.find("graph");
   work.graph = graph != cell.knobs.end() && graph->second != "0";
   if (work.graph && !on_gpu) return "CUDA graphs hold calls that are queued on a GPU only";
@@ -228,6 +257,11 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   double collective_us = 0;
   comm_.take_phases();
   // Read where nothing is timed: ranks that have met begin at once.
+  if (work.settings.cold_cache) {
+    const std::size_t width = element_bytes(work.cell.datatype);
+    empty_caches(work.library.in, work.layout.in_elements * width);
+    empty_caches(work.library.out, work.layout.out_elements * width);
+  }
   const double waited_before_us = wait_.read_us();
   comm_.synchronise();
   const double start_us = now_us();
@@ -267,13 +301,13 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
 }
 
 int CellRunner::warm_up(const Work& work, SampleArrays& samples) {
-  const Protocol& protocol = config_.protocol;
+  const Protocol& protocol = work.protocol;
   const bool batches = !work.layout.rooted || protocol.batch_rooted;
   const double target_us = batches ? protocol.batch_target.count() : 0.0;
   const double start_us = now_us();
   // Launches that are compared count the same calls as one sample.
   const bool settled = work.cell.batch > 0;
-  int batch = std::max(work.cell.batch, 1);
+  int batch = work.settings.cold_cache ? 1 : std::max(work.cell.batch, 1);
   reserve(samples, protocol.warmup);
   for (int i = 0; i < protocol.warmup; ++i) {
     const double call_us = sample(work, batch, samples);
@@ -289,7 +323,7 @@ int CellRunner::warm_up(const Work& work, SampleArrays& samples) {
 }
 
 void CellRunner::measure(Work& work, int batch, CellRecord& record) {
-  const Protocol& protocol = config_.protocol;
+  const Protocol& protocol = work.protocol;
   const double cap_us = protocol.cell_time_cap.count();
   const int most = std::max(protocol.iterations, 1);
   const int least = std::clamp(protocol.min_iterations, 1, most);
@@ -331,7 +365,8 @@ void CellRunner::start(Work& work, CellRecord& record) {
   if (const auto place = work.cell.knobs.find("aggregator");
       place != work.cell.knobs.end() && !aggregation_)
     aggregation_.emplace(place->second, comm_.rank(), comm_.size());
-  work.source = DataSource(data_key(config_.seed, work.cell.id), work.cell.datatype, comm_.size());
+  work.source = DataSource(data_key(config_.seed, work.cell.id), work.cell.datatype, comm_.size(),
+                           work.settings.op);
   captured_batch_ = 0;
   place_buffers(work);
   prepare(work);

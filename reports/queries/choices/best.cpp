@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core/vocabulary/text.hpp"
+#include "core/wire/work_settings.hpp"
 #include "reports/model/alternatives.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/exchanges.hpp"
@@ -54,8 +55,8 @@ Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
   const auto key = [](const CellFigure& f) {
     if (!compares_by_time(f)) return std::string();  // query time_to_target ranks those
-    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
-                       f.size_bytes, f.ranks, f.datatype, f.in_place);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
+                       f.size_bytes, f.ranks, f.datatype, f.in_place, work_part_of(f.cell_knobs));
   };
   auto groups = alternatives_by(figures, key);
   judge_leads(groups);

@@ -79,7 +79,9 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
           "demo.toml:6:9: axes.ranks: expected a whole number 1..1048576, found the number 0\n"
           "demo.toml:7:1: [work] needs the key collective: what is called\n"
           "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
-          "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
+          "backend, cold_cache, collective, datatype, in_place, iterations, op, root, size, "
+          "warmup. "
+          "Did you mean \"collective\"?");
 }
 
 TEST_CASE("settings of training that change nothing, or not what is meant, are told") {
@@ -114,27 +116,43 @@ TEST_CASE("what no key can say is refused with what is nearest to it") {
     CHECK(refused.starts_with("demo.toml:"));
     CHECK(refused.find('\n') == std::string::npos);
   };
-  for (const auto& [line, nearest] : {std::pair{"op = [\"sum\", \"max\"]", "reductions are sums"},
-                                      {"warmup = 200", "write it under [protocol]"},
+  for (const auto& [line, nearest] : {std::pair{"op = \"avg\"", "nearest is sum"},
                                       {"threads = 2", "more callers are more ranks"},
-                                      {"cold_cache = true", "a size beyond the caches"},
+                                      {"window = 64", "call.pipeline_depth"},
+                                      {"overlap = true", "training = [\"wfbp-a2a\""},
                                       {"graph = 10", "call.graph = [0, 1] in [knobs.nccl]"}})
     said(kGood + line + "\n", nearest);
   said(kGood + "[protocol]\nmax_seconds = 600\n", "time_budget");
   said(kGood + "[protocol]\nverify = \"last\"\n", "protocol.verify: expected true or false");
   const std::string mine = kGood + "[profile.mine]\nextends = \"single-docker\"\n";
   for (const auto& [line, nearest] :
-       {std::pair{"memory = \"64MiB\"", "MemoryMax"},
-        {"mtu = 576", "link_bits_per_s"},
-        {"image = \"other:latest\"", "from its own image"},
-        {"volumes = [\"/dev/null:/dev/shm/x\"]", "from its own image"},
-        {"hostname = \"localhost\"", "uts = \"host\""},
-        {"user = \"1000\"", "unknown sharing \"1000\"; known: "}})
+       {std::pair{"volumes = [\"/dev/null:/dev/shm/x\"]", "mounts = [\"/FROM:/TO\"]"},
+        {"hostname = \"localhost\"", "docker_args = "},
+        {"user = \"1000\"", "unknown sharing \"1000\"; \"user\" says whose user namespace"}})
     said(mine + line + "\n", nearest);
-  said(kGood +
-           "[[work]]\ncollective = \"allreduce\"\n"
-           "size = { from = \"1MiB\", to = \"8MiB\", step = \"1MiB\" }\n",
-       "rises by a factor, not by steps");
+  for (const auto& [work, nearest] :
+       {std::pair{"collective = \"scatter\"\nsize = 4", "nearest is gather"},
+        {"collective = \"barrier\"\nsize = 4", "allreduce of one element"},
+        {"collective = \"reduce_scatter_block\"\nsize = 4", "reduce_scatter is it"},
+        {"collective = \"allreduce\"\ndatatype = \"float8_e4m3\"\nsize = 4", "float16"},
+        {"collective = \"allreduce\"\nsize = \"0B\"", "a size above 0"},
+        {"collective = \"allreduce\"\nsize = {from = 4, to = 64, step = 4, factor = 2}",
+         "not by both"},
+        {"collective = \"allreduce\"\nsize = {from = 4, to = \"1GiB\", step = 4}", "10000 sizes"}})
+    said(kGood + "[[work]]\n" + work + "\n", nearest);
+}
+
+TEST_CASE("a work's calls are settings of its cells, and what is usual is none") {
+  const auto said = parsed(
+      kGood + "op = [\"sum\", \"max\"]\nroot = [0, 1]\nwarmup = 200\ncold_cache = [false, true]\n");
+  const auto& calls = said.work.back().calls;
+  REQUIRE(calls.size() == 4);
+  CHECK(calls[0].name == "call.op");
+  CHECK(calls[0].values == std::vector<std::string>{"default", "max"});
+  CHECK(calls[1].values == std::vector<std::string>{"default", "1"});
+  CHECK(calls[2].values == std::vector<std::string>{"200"});
+  CHECK(calls[3].values == std::vector<std::string>{"default", "1"});
+  CHECK(parsed(kGood).work.back().calls.empty());
 }
 
 TEST_CASE("mistakes come in the order of the file, those of --set behind them") {

@@ -88,6 +88,50 @@ TEST_CASE("sizes are rounded down to whole elements for each of three ranks, and
         std::string::npos);
 }
 
+TEST_CASE("a work's calls make cells of their own, and those without sense are impossible") {
+  const auto plan_of = [](const std::string& lines) {
+    return make_plan(parsed(R"(name = "demo"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = ["allreduce", "broadcast"]
+size = "1KiB"
+)" + lines),
+                     {}, nullptr);
+  };
+  const auto plain = plan_of("");
+  const auto usual = plan_of("op = \"sum\"\nroot = 0\ncold_cache = false\n");
+  CHECK(plain.groups[0].cells[0].work.id == usual.groups[0].cells[0].work.id);
+  const auto plan = plan_of("op = [\"sum\", \"max\"]\nwarmup = 7\n");
+  REQUIRE(plan.groups[0].cells.size() == 4);
+  std::set<std::string> reasons;
+  for (const auto& cell : plan.groups[0].cells) {
+    CHECK(cell.work.knobs.at("warmup") == "7");
+    if (!cell.impossible.empty()) reasons.insert(cell.impossible);
+  }
+  CHECK(reasons == std::set<std::string>{"op = \"max\": broadcast reduces nothing; allreduce, "
+                                         "reduce and reduce_scatter do"});
+  const auto rooted = plan_of("root = 5\n");
+  for (const auto& cell : rooted.groups[0].cells) CHECK_FALSE(cell.impossible.empty());
+}
+
+TEST_CASE("a number that Open MPI has no algorithm for is impossible, as it would take its own") {
+  const auto plan_of = [](const std::string& number) {
+    return make_plan(
+        parsed(kMatrix + "[knobs.openmpi]\nmca.coll_tuned_allreduce_algorithm = " + number,
+               {"axes.environment=bare-metal", "axes.backend=openmpi"}),
+        {}, nullptr);
+  };
+  CHECK(plan_of("6").possible_cells() > 0);
+  CHECK(plan_of("99").possible_cells() == 0);
+  CHECK(plan_of("99").groups[0].cells[0].impossible ==
+        "mca.coll_tuned_allreduce_algorithm = 99: Open MPI 4.1 has algorithms 1 to 6 of allreduce, "
+        "and 0 for its own choice");
+}
+
 TEST_CASE("a group that its profile leaves no command for is impossible, the others are not") {
   const auto experiment = parsed(kMatrix + R"([profile.bridged]
 extends = "bare-metal"
