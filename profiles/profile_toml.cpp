@@ -317,6 +317,10 @@ void read_options(ContainerOptions& options, TableReader& keys) {
     if (keys.has(key)) *values = keys.texts(key);
   for (const std::string& word : options.docker_args) {
     const std::string flag = word.substr(0, word.find('='));
+    if (flag == "--privileged")
+      keys.complain("docker_args",
+                    "no container is started with --privileged; privileged = true gives what it "
+                    "gives but for the machine's devices");
     if (std::find(kOwnFlags.begin(), kOwnFlags.end(), flag) != kOwnFlags.end())
       keys.complain(
           "docker_args",

@@ -1,5 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "tests/e2e/program.hpp"
@@ -158,6 +159,41 @@ TEST_CASE("a launch that does not exist cannot be replayed") {
   const auto none = program.run({"replay", "ffffffffff"});
   CHECK(none.exit_code == 2);
   CHECK(contains(none.err, "no run \"ffffffffff\""));
+}
+
+TEST_CASE("a capsule says on another database which of its verdicts come out alike") {
+  const Program there;
+  const Program here;
+  REQUIRE(there.run(kSmallRun).exit_code == 0);
+  const std::string folder = here.folder() + "/capsule";
+  const auto made = there.run({"export", "--capsule", folder});
+  INFO(made.err);
+  REQUIRE(made.exit_code == 0);
+  CHECK(contains(made.err, "dynamiccl replay " + folder));
+  CHECK(there.run({"export", "--capsule", folder}).exit_code == 2);  // never over another
+  for (const char* file :
+       {"runs.sqlite", "experiment.toml", "versions.txt", "image/build_rootfs.sh"})
+    CHECK(std::filesystem::exists(folder + "/" + file));
+
+  const auto looked = here.run({"replay", folder, "--dry-run"});
+  CHECK(looked.exit_code == 0);
+  CHECK(contains(looked.out, "whole; program: the same"));
+  CHECK(contains(looked.out, "[[work]]"));  // what would be started
+  // One environment and one library: there is no verdict to repeat, which is no success.
+  const auto replayed = here.run({"replay", folder, "--launches", "2", "--json"});
+  INFO(replayed.err);
+  CHECK(replayed.exit_code == 5);
+  const auto answer = nlohmann::json::parse(replayed.out);
+  CHECK(here.value("SELECT count(*) FROM launch WHERE status = 'ok'") == 2);
+  CHECK(here.value("SELECT uuid FROM run") == answer["run_id"]);
+  for (const auto& finding : answer["findings"]) CHECK(finding["outcome"] == "open");
+
+  { std::ofstream(folder + "/experiment.toml", std::ios::app) << "# changed\n"; }
+  const auto damaged = here.run({"replay", folder});
+  CHECK(damaged.exit_code == 2);
+  CHECK(contains(damaged.err, "experiment.toml is not what its checksum says"));
+  std::filesystem::create_symlink("/etc/passwd", folder + "/elsewhere");
+  CHECK(contains(here.run({"replay", folder}).err, "elsewhere is no file"));
 }
 
 TEST_CASE("what a work calls and how it is timed is stored as settings of its cells") {

@@ -325,6 +325,8 @@ TEST_CASE("what an engine gives its containers besides is keys, and no others ch
   CHECK_THAT(refused("docker_args = [\"--user\", \"1000\"]"),
              ContainsSubstring("\"--user\" is DynamICCL's own"));
   CHECK_THAT(refused("docker_args = [\"--name=x\"]"), ContainsSubstring("is DynamICCL's own"));
+  CHECK_THAT(refused("docker_args = [\"--privileged\"]"),
+             ContainsSubstring("no container is started with --privileged"));
   CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\npids = 64\n"),
              ContainsSubstring("Docker or Podman containers only"));
   CHECK_THAT(error_of("name = \"s\"\nkind = \"single-docker\"\nlauncher = \"inside\"\nmtu = 576\n"),

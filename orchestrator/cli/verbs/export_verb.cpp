@@ -16,6 +16,7 @@
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/anonymous.hpp"
+#include "orchestrator/cli/verbs/capsule.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/tune/measured_table.hpp"
@@ -38,6 +39,8 @@ struct Arguments {
   std::string plugin;
   std::string shared_folder;
   std::string anonymous;
+  std::string capsule;
+  std::string run = "last";
   std::vector<std::string> hidden;
 };
 
@@ -272,6 +275,7 @@ std::vector<ReadyExport> export_one_regime(const ConfigurationTable& table,
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
+  if (!arguments.capsule.empty()) return write_capsule(shared, arguments.capsule, arguments.run);
   if (!arguments.anonymous.empty()) return export_database(arguments, shared);
   if (!arguments.hidden.empty()) throw Error(ErrorKind::input, "--hide goes with --anonymous");
   if (arguments.formats.empty())
@@ -314,8 +318,8 @@ void run_export(const Arguments& arguments, Shared& shared) {
 void add_export_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("export",
                                   "write settings as the files that NCCL, Open MPI, MPICH and Gloo "
-                                  "jobs load, or a database for "
-                                  "sharing");
+                                  "jobs load, or a database or capsule "
+                                  "for sharing");
   auto arguments = std::make_shared<Arguments>();
   verb->add_option("TABLE", arguments->table,
                    "configuration table (left by tune; written with --measured)");
@@ -345,6 +349,13 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "instead: copy the database into this new file, for sharing, without hosts, "
                    "users, paths and addresses")
       ->check(names_something);
+  auto* capsule = verb->add_option(
+      "--capsule", arguments->capsule,
+      "instead: write what another machine needs to repeat a run (database, experiment, recipe of "
+      "the image, versions, checksums) into this new folder or .tar");
+  capsule->check(names_something);
+  verb->add_option("--run", arguments->run, "with --capsule: which run is to be repeated (last)")
+      ->needs(capsule);
   verb->add_option("--hide", arguments->hidden, "with --anonymous: replace this word, too")
       ->check(names_something);
   add_db_option(*verb, shared);
@@ -356,6 +367,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl export --measured last --up-to 16KiB --format nccl --out tuned-small\n"
       "  dynamiccl export results/tuned.json --format openmpi,mpich,gloo --out tuned\n"
       "  dynamiccl export --anonymous shared.sqlite --hide our-project\n"
+      "  dynamiccl export --capsule study.tar --run last          for: dynamiccl replay study.tar\n"
       "  NCCL_CONF_FILE=$PWD/tuned/nccl.conf torchrun train.py");
   verb->callback([arguments, &shared] { run_export(*arguments, shared); });
 }

@@ -8,6 +8,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cli/verbs/capsule.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -27,7 +28,7 @@ using nlohmann::ordered_json;
 
 struct ReplayArguments {
   std::string launch;
-  int launches = 1;
+  int launches = 0;  ///< 0: not said
   bool dry_run = false;
 };
 
@@ -169,10 +170,12 @@ int compare_afterwards(const StoredLaunch& launch, const RunSummary& summary,
 }
 
 int replay(const ReplayArguments& arguments, const Shared& shared) {
+  if (is_capsule(arguments.launch))
+    return replay_capsule(shared, arguments.launch, arguments.launches, arguments.dry_run);
   const InterruptGuard guard;
   Console console(shared.verbosity());
   StoredLaunch launch = load_launch(Reader(shared.db), arguments.launch);
-  launch.experiment.protocol.launches = arguments.launches;
+  launch.experiment.protocol.launches = std::max(arguments.launches, 1);
   if (launch.plan.trains()) use_training_image();
   if (const auto reason = unavailable_reason(launch.profile()))
     throw Error(ErrorKind::environment, about(launch) + ": cannot be replayed here: " + *reason);
@@ -202,12 +205,14 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
 
 void add_replay_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
-      "replay", "repeat a stored launch from its provenance and compare it with then");
+      "replay", "repeat a stored launch, or a capsule's run, and compare it with then");
   auto arguments = std::make_shared<ReplayArguments>();
   verb->add_option("LAUNCH", arguments->launch,
-                   "beginning of a launch's id, or a run: its newest launch that ended well")
+                   "beginning of a launch's id, or a run: its newest launch that ended well; or a "
+                   "capsule (export --capsule)")
       ->required();
-  verb->add_option("--launches", arguments->launches, "repeat it this often")
+  verb->add_option("--launches", arguments->launches,
+                   "repeat it this often (a launch once, a capsule as its experiment says)")
       ->check(CLI::Range(1, 1000));
   verb->add_flag("--dry-run", arguments->dry_run, "say what differs now and start no rank");
   add_db_option(*verb, shared);
@@ -216,9 +221,11 @@ void add_replay_verb(CLI::App& app, Shared& shared) {
       "Examples:\n"
       "  dynamiccl replay last --dry-run\n"
       "  dynamiccl replay 3fa97c1e --launches 5\n"
+      "  dynamiccl replay study.tar                   which of its verdicts come out alike here\n"
       "run.json (seed, cells, their order), the profile and the recorded variables are those of "
       "then;\nthe result is a run of its own that names the launch.\n"
-      "Exit codes: 0 all cells fine, 1 a launch or cell failed, 2 wrong input, 130 Ctrl-C.");
+      "Exit codes: 0 all cells fine, 1 a launch or cell failed, 2 wrong input, 130 Ctrl-C; of a "
+      "capsule\n3 a verdict came out otherwise, 5 none was sure.");
   verb->callback([arguments, &shared] { shared.exit_code = replay(*arguments, shared); });
 }
 
