@@ -176,7 +176,7 @@ TEST_CASE("a search holds settings against each other by one cadence") {
                                       "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
                                       "budget_percent = 100\n"
                                       "[tune.gloo]\nsegments = [\"8KiB\"]\n");
-  const auto tuned = program.run({"tune", file, "--own", "--agent", "random", "--evaluations", "6",
+  const auto tuned = program.run({"tune", file, "--own", "--agent", "random", "--evaluations", "4",
                                   "--table", program.folder() + "/t.json"});
   INFO(tuned.err);
   REQUIRE(tuned.exit_code == 0);
