@@ -14,6 +14,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/passing_folder.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -54,36 +55,17 @@ const Traced* traced(Collective collective) {
   return found == kTraced.end() ? nullptr : found;
 }
 
-/// A folder that goes with the object.
-class Workshop {
- public:
-  Workshop() {
-    std::string name = (fs::temp_directory_path() / "dynamiccl-smpi-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw Error(ErrorKind::environment,
-                  name + ": cannot be made; TMPDIR names another place for short-lived files");
-    folder_ = name;
-  }
-  ~Workshop() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
-  std::string write(const char* name, const std::string& text) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream file(path);
-    file << text;
-    file.close();
-    if (!file)
-      throw Error(ErrorKind::environment,
-                  path + ": cannot be written; TMPDIR names another place for short-lived files");
-    return path;
-  }
-
- private:
-  std::string folder_;
-};
+/// @returns where it was written
+std::string written(const PassingFolder& folder, const char* name, const std::string& text) {
+  const std::string path = (folder.path() / name).string();
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file)
+    throw Error(ErrorKind::environment,
+                path + ": cannot be written; TMPDIR names another place for short-lived files");
+  return path;
+}
 
 /// The link that the machine's classes are of: between nodes where there are several.
 const MachineLink& main_link(const MachineModel& machine) {
@@ -218,7 +200,7 @@ std::string smpi_platform(const MachineModel& machine) {
 
 SmpiTime simulate_collective(const MachineModel& machine, Collective collective, int ranks,
                              double bytes, std::string_view algorithm) {
-  const Workshop workshop;
+  const PassingFolder folder("smpi");
   const Traced& call = *traced(collective);
   const std::string line =
       fmt::format(fmt::runtime(call.line), static_cast<std::int64_t>(std::ceil(bytes / 4)));
@@ -228,14 +210,14 @@ SmpiTime simulate_collective(const MachineModel& machine, Collective collective,
     hosts += fmt::format("h{}\n", rank / machine.ranks_per_node);
     trace += fmt::format("{0} init\n{0} {1}\n{0} finalize\n", rank, line);
   }
-  const std::string list = workshop.write("list", workshop.write("trace", trace) + "\n");
+  const std::string list = written(folder, "list", written(folder, "trace", trace) + "\n");
   CommandOptions options;
   options.timeout = kPatience;
   options.interrupted = [] { return interrupted(); };
   return read_time(run_command(
       {"smpirun", "-no-privatize", "-np", std::to_string(ranks), "-platform",
-       workshop.write("platform.xml", smpi_platform(machine)), "-hostfile",
-       workshop.write("hosts", hosts), "--cfg=smpi/simulate-computation:no",
+       written(folder, "platform.xml", smpi_platform(machine)), "-hostfile",
+       written(folder, "hosts", hosts), "--cfg=smpi/simulate-computation:no",
        fmt::format("--cfg=smpi/{}:{}", call.option, algorithm), "--cfg=contexts/guard-size:0",
        // A flow is not held back by a window, and nothing is assumed of an old machine's links.
        "--cfg=network/TCP-gamma:0",

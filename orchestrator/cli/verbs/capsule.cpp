@@ -1,7 +1,6 @@
 #include "orchestrator/cli/verbs/capsule.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -23,6 +22,7 @@
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/passing_folder.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
@@ -40,29 +40,6 @@ using nlohmann::ordered_json;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kDatabase = "runs.sqlite";
 constexpr const char* kExperiment = "experiment.toml";
-
-/// A folder that goes with this object; removed too where something throws.
-class PassingFolder {
- public:
-  PassingFolder() {
-    std::string name = (fs::temp_directory_path() / "dynamiccl-capsule-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw Error(ErrorKind::environment, "no folder can be made in " +
-                                              fs::temp_directory_path().string() +
-                                              ": set TMPDIR to one that can be written");
-    path_ = name;
-  }
-  ~PassingFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  PassingFolder(const PassingFolder&) = delete;
-  PassingFolder& operator=(const PassingFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// An experiment's file as it was, and the overrides it was run with.
 struct StoredText {
@@ -301,7 +278,7 @@ void write_capsule(const Shared& shared, const std::string& place, const std::st
     throw Error(ErrorKind::input, place + " exists: name a new folder or .tar with --capsule");
   const std::string id = Reader(shared.db).resolve_run(run);
   if (place.ends_with(".tar")) {
-    const PassingFolder folder;
+    const PassingFolder folder("capsule");
     fill(folder.path(), shared, id);
     checked_output("cannot pack the capsule",
                    {"tar", "-C", folder.path().string(), "-cf", place, "."});
@@ -328,7 +305,7 @@ bool is_capsule(const std::string& place) {
 }
 
 int replay_capsule(const Shared& shared, const std::string& place, int launches, bool dry_run) {
-  const PassingFolder unpacked;
+  const PassingFolder unpacked("capsule");
   const bool packed = place.ends_with(".tar");
   if (packed)
     checked_output("cannot unpack the capsule",
