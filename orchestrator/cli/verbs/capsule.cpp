@@ -304,12 +304,22 @@ bool is_capsule(const std::string& place) {
          (place.ends_with(".tar") && fs::is_regular_file(place, ignored));
 }
 
+namespace {
+
+/// @throws Error(data) for a file that is no archive: its giver's mistake, not the machine's
+void unpack(const std::string& archive, const std::string& folder) {
+  const auto tar = run_command({"tar", "-C", folder, "-xf", archive, "--no-same-owner"});
+  if (tar.exit_code != 0)
+    throw Error(ErrorKind::data, fmt::format("{}: it is no whole capsule; copy it again: {}",
+                                             archive, trim(tar.err)));
+}
+
+}  // namespace
+
 int replay_capsule(const Shared& shared, const std::string& place, int launches, bool dry_run) {
   const PassingFolder unpacked("capsule");
   const bool packed = place.ends_with(".tar");
-  if (packed)
-    checked_output("cannot unpack the capsule",
-                   {"tar", "-C", unpacked.path().string(), "-xf", place, "--no-same-owner"});
+  if (packed) unpack(place, unpacked.path().string());
   const Capsule capsule = checked(packed ? unpacked.path() : fs::path(place));
   const std::string then = capsule.manifest.value("versions", "");
   const std::string now = split(installation_text(), '\n').front();
