@@ -6,6 +6,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
+#include "profiles/docker_args.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -50,13 +51,17 @@ nlohmann::json options_json(const ContainerOptions& options) {
 
 ContainerOptions options_from(const nlohmann::json& keys) {
   using Texts = std::vector<std::string>;
-  return {Bytes(keys.value("memory_bytes", std::uint64_t{0})),
-          keys.value("pids", 0),
-          keys.value("ulimits", Texts{}),
-          keys.value("mtu", 0),
-          keys.value("image", ""),
-          keys.value("mounts", Texts{}),
-          keys.value("docker_args", Texts{})};
+  ContainerOptions options{Bytes(keys.value("memory_bytes", std::uint64_t{0})),
+                           keys.value("pids", 0),
+                           keys.value("ulimits", Texts{}),
+                           keys.value("mtu", 0),
+                           keys.value("image", ""),
+                           keys.value("mounts", Texts{}),
+                           keys.value("docker_args", Texts{})};
+  // A stored launch may be somebody else's.
+  if (const std::string mistake = docker_args_mistake(options.docker_args); !mistake.empty())
+    throw Error(ErrorKind::data, "docker_args of a stored profile: " + mistake);
+  return options;
 }
 
 void add_options(const ContainerOptions& options, std::string& text) {

@@ -12,6 +12,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "profiles/docker_args.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
@@ -73,11 +74,6 @@ constexpr std::array kPlaceholders{"subnet", "interface", "host_address", "run_f
 constexpr Bytes kMinShm{4096};
 constexpr std::int64_t kMinMemory = std::int64_t{6} << 20;  // Docker's own least
 constexpr const char* kUlimit = "^[a-z]+=(-1|[0-9]+)(:(-1|[0-9]+))?$";
-// What DynamICCL finds and removes its containers by, and who their ranks are.
-constexpr std::array kOwnFlags{"--name",        "--rm",    "--detach",  "-d",
-                               "--interactive", "-i",      "--tty",     "-t",
-                               "-it",           "--label", "-l",        "--restart",
-                               "--user",        "-u",      "--cidfile", "--entrypoint"};
 constexpr std::int64_t kMaxRanksPerContainer = 65536;
 constexpr double kMinCpuLimit = 0.01;
 constexpr double kMaxCpuLimit = 65536;
@@ -315,19 +311,8 @@ void read_options(ContainerOptions& options, TableReader& keys) {
                               {"mounts", &options.mounts},
                               {"docker_args", &options.docker_args}})
     if (keys.has(key)) *values = keys.texts(key);
-  for (const std::string& word : options.docker_args) {
-    const std::string flag = word.substr(0, word.find('='));
-    if (flag == "--privileged")
-      keys.complain("docker_args",
-                    "no container is started with --privileged; privileged = true gives what it "
-                    "gives but for the machine's devices");
-    if (std::find(kOwnFlags.begin(), kOwnFlags.end(), flag) != kOwnFlags.end())
-      keys.complain(
-          "docker_args",
-          fmt::format("\"{}\" is DynamICCL's own: it names, finds, enters and removes its "
-                      "containers itself, and their ranks are the user's who starts it",
-                      flag));
-  }
+  if (const std::string mistake = docker_args_mistake(options.docker_args); !mistake.empty())
+    keys.complain("docker_args", mistake);
 }
 
 void read_isolation(EnvironmentProfile& profile, TableReader& keys) {

@@ -325,8 +325,27 @@ TEST_CASE("what an engine gives its containers besides is keys, and no others ch
   CHECK_THAT(refused("docker_args = [\"--user\", \"1000\"]"),
              ContainsSubstring("\"--user\" is DynamICCL's own"));
   CHECK_THAT(refused("docker_args = [\"--name=x\"]"), ContainsSubstring("is DynamICCL's own"));
-  CHECK_THAT(refused("docker_args = [\"--privileged\"]"),
-             ContainsSubstring("no container is started with --privileged"));
+  for (const char* words :
+       {"\"--privileged\"", "\"--privileged=true\"", "\"--sysctl\", \"a=1\", \"--privileged=1\""})
+    CHECK_THAT(refused(fmt::format("docker_args = [{}]", words)),
+               ContainsSubstring("no container is started with --privileged"));
+  for (const char* words : {"\"-u0\"", "\"-u=0\"", "\"-Pu0\"", "\"-itd\"", "\"--label-file=x\""})
+    CHECK_THAT(refused(fmt::format("docker_args = [{}]", words)),
+               ContainsSubstring("is DynamICCL's own"));
+  for (const char* words :
+       {"\"--cap-add\", \"ALL\"", "\"--cap-add=ALL\"", "\"-v/:/host\"", "\"-v\", \"/:/host\"",
+        "\"--pid=host\"", "\"--security-opt\", \"seccomp=unconfined\"", "\"--net=host\""})
+    CHECK_THAT(refused(fmt::format("docker_args = [{}]", words)),
+               ContainsSubstring("is what the key"));
+  CHECK_THAT(refused("docker_args = [\"--use-api-socket\"]"), ContainsSubstring("socket"));
+  for (const char* words :
+       {"\"other-image\"", "\"--dns=1.1.1.1\", \"other-image\"", "\"--dns\", \"1.1.1.1\", \"sh\""})
+    CHECK_THAT(refused(fmt::format("docker_args = [{}]", words)),
+               ContainsSubstring("for an image"));
+  // A stored launch is replayed by its profile: it may be somebody else's.
+  auto stored = to_json(given);
+  stored.replace(stored.find("--hostname"), 10, "--privileged");
+  CHECK_THROWS_WITH(profile_from_json(stored), ContainsSubstring("--privileged"));
   CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\npids = 64\n"),
              ContainsSubstring("Docker or Podman containers only"));
   CHECK_THAT(error_of("name = \"s\"\nkind = \"single-docker\"\nlauncher = \"inside\"\nmtu = 576\n"),
