@@ -349,8 +349,9 @@ int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
   if (logs > 0 && static_cast<std::size_t>(logs) < arguments.jobs.size())
     throw Error(ErrorKind::input,
                 "doctor: --job names files and processes: a job that runs, or what one has left");
-  const InterruptGuard guard;
+  // Reading leaves nothing, so that a signal may end it at once.
   if (logs > 0) return say_of_job(look_at_logs(arguments.jobs), shared);
+  const InterruptGuard guard;
   LookOptions options;
   options.interrupted = [] { return interrupt_signal() != 0; };
   return say_of_job(look_at_job(arguments.jobs, options), shared);

@@ -28,7 +28,8 @@ constexpr std::size_t kLargestDump = std::size_t{64} << 20;
 constexpr std::size_t kMostTold = 8;
 
 /// The files that are named, those of folders by name; what is no file is left out.
-std::vector<std::string> files_in(const std::vector<std::string>& paths) {
+std::vector<std::string> files_in(const std::vector<std::string>& paths,
+                                  std::vector<std::string>& not_read) {
   std::vector<std::string> files;
   for (const auto& path : paths) {
     std::error_code none;
@@ -37,16 +38,20 @@ std::vector<std::string> files_in(const std::vector<std::string>& paths) {
       continue;
     }
     std::vector<std::string> inside;
-    for (fs::recursive_directory_iterator entry(path, none), end; !none && entry != end;
-         entry.increment(none)) {
+    for (fs::recursive_directory_iterator entry(path, none), end;
+         !none && entry != end && inside.size() <= kMostFiles; entry.increment(none)) {
       std::error_code gone;
-      if (entry->is_regular_file(gone) && inside.size() < kMostFiles)
-        inside.push_back(entry->path().string());
+      if (entry->is_regular_file(gone)) inside.push_back(entry->path().string());
     }
+    if (none) not_read.push_back(fmt::format("{}: {}", path, none.message()));
     std::sort(inside.begin(), inside.end());
     files.insert(files.end(), inside.begin(), inside.end());
   }
-  if (files.size() > kMostFiles) files.resize(kMostFiles);
+  if (files.size() > kMostFiles) {
+    files.resize(kMostFiles);
+    not_read.push_back(
+        fmt::format("{}: more than {} files; name fewer at once", paths.back(), kMostFiles));
+  }
   return files;
 }
 
@@ -112,9 +117,17 @@ bool names_logs(const std::string& word) {
 std::string read_job_file(LoggedJob& job, const std::string& bytes, const std::string& name) {
   try {
     if (bytes.starts_with('\x80')) return read_dump(job, read_plain_pickle(bytes, "frames"), name);
-    if (const auto object = without_greeting(bytes); !object.empty() && bytes.size() < kLargestDump)
-      if (const auto dump = json_or_discarded(object); !dump.is_discarded())
-        return read_dump(job, dump, name);
+    if (const auto object = without_greeting(bytes); !object.empty()) {
+      const bool small = object.size() < kLargestDump;
+      const auto dump = json_or_discarded(small ? object : std::string_view());
+      if (!dump.is_discarded()) return read_dump(job, dump, name);
+      // Lines of a log may be JSON, each by itself.
+      LoggedJob alone;
+      read_log_text(alone, bytes);
+      if (alone.groups.empty() && alone.said.empty() && alone.warnings.empty())
+        return small ? "begins as JSON, which is torn or nested too deep"
+                     : fmt::format("is JSON of more than {} MiB", kLargestDump >> 20);
+    }
   } catch (const Error& error) {
     return error.what();
   }
@@ -125,7 +138,7 @@ std::string read_job_file(LoggedJob& job, const std::string& bytes, const std::s
 LogLook look_at_logs(const std::vector<std::string>& paths) {
   LoggedJob job;
   LogLook look;
-  for (const auto& file : files_in(paths)) {
+  for (const auto& file : files_in(paths, look.not_read)) {
     std::error_code none;
     const bool regular = fs::is_regular_file(file, none);
     std::string why = regular ? "" : "is no regular file";

@@ -81,9 +81,7 @@ LoggedMember* member_named(LoggedGroup* group, const std::string& key) {
 }
 
 void expect_ranks(LoggedGroup& group, std::uint64_t size) {
-  if (size == 0 || size > kMostMembers || !group.expected.empty()) return;
-  group.size = size;
-  for (int rank = 0; rank < static_cast<int>(size); ++rank) group.expected.insert(rank);
+  if (group.size == 0 && size <= kMostMembers) group.size = size;
 }
 
 /// "... comm 0x7f rank 1 nranks 4 cudaDev 1 ... commId 0x9a - Init COMPLETE".
@@ -249,9 +247,9 @@ class RasText {
       by_count_[count_].ranks = number_behind(line, "").value_or(0);
     } else if (line.starts_with("Rank ") && line.find(" -- ") != Line::npos && !call_.empty()) {
       by_count_[count_].named.push_back(rank_behind(line, "Rank "));
-      where_.emplace_back(line);
+      if (where_.size() < kMostWarnings) where_.emplace_back(line);
     } else if (line.starts_with("Process ") && !call_.empty()) {
-      where_.emplace_back(line);
+      if (where_.size() < kMostWarnings) where_.emplace_back(line);
     } else if (line.find("RUNNING") != Line::npos && line.ends_with("OK")) {
       job_.ras_is_content = true;
     } else if (line.empty()) {

@@ -148,9 +148,14 @@ std::vector<int> silent_ranks(const LoggedGroup& group,
                               const std::vector<const LoggedMember*>& members) {
   std::vector<int> silent;
   const auto known = ranks_in(members);
-  for (const int rank : group.expected)
+  if (group.size >= 2 * known.size()) return silent;
+  const auto look_for = [&](int rank) {
     if (!std::binary_search(known.begin(), known.end(), rank)) silent.push_back(rank);
-  return 2 * silent.size() < group.expected.size() ? silent : std::vector<int>{};
+  };
+  for (const int rank : group.expected) look_for(rank);
+  if (group.expected.empty())
+    for (int rank = 0; rank < static_cast<int>(group.size); ++rank) look_for(rank);
+  return 2 * silent.size() < group.size ? silent : std::vector<int>{};
 }
 
 GroupFinding absent_finding(const LoggedGroup& group, const std::vector<int>& absent,

@@ -42,7 +42,7 @@ struct LoggedMember {
 /// Ranks that call collectives together.
 struct LoggedGroup {
   std::string name;
-  std::set<int> expected;  ///< empty = not given
+  std::set<int> expected;  ///< empty = those below size
   std::size_t size = 0;    ///< 0 = not given
   bool tells_ends = false;
   bool timed_out = false;  ///< somebody waited for longer than its watchdog allows

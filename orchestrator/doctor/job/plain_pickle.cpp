@@ -18,8 +18,9 @@ using nlohmann::json;
 constexpr int kDeepest = 64;
 // A recorder's 20,000 calls are a million or two of values without their stacks.
 constexpr std::size_t kMostValues = 8'000'000;
-// Of what is written out, without the stacks.
+// Of what is written out, without the stacks; of letters as many as the largest file has.
 constexpr std::size_t kMostWritten = 2'000'000;
+constexpr std::size_t kMostLetters = std::size_t{256} << 20;
 // Of a number by digits or bytes: what is longer is none that anybody counts.
 constexpr std::size_t kLongestNumber = 8;
 
@@ -79,8 +80,11 @@ class PlainPickle {
     return part;
   }
 
+  void limit(std::size_t count) const {
+    if (count >= kMostValues) fail("it holds too many values");
+  }
   std::size_t make(PickledValue value) {
-    if (values_.size() >= kMostValues) fail("it holds too many values");
+    limit(values_.size());
     values_.push_back(std::move(value));
     return values_.size() - 1;
   }
@@ -199,6 +203,7 @@ class PlainPickle {
       case 'r':
       case 0x94: {  // MEMOIZE
         if (stack_.empty()) fail("it keeps what is not there");
+        limit(memo_.size());
         const auto name = opcode == 0x94 ? memo_.size() : little(opcode == 'q' ? 1 : 4);
         memo_[name] = stack_.back();
         return true;
@@ -207,6 +212,7 @@ class PlainPickle {
       case 'j': {
         const auto found = memo_.find(little(opcode == 'h' ? 1 : 4));
         if (found == memo_.end()) fail("it refers to what it has not kept");
+        limit(stack_.size());
         stack_.push_back(found->second);
         return true;
       }
@@ -218,6 +224,7 @@ class PlainPickle {
   bool container(unsigned char opcode) {
     switch (opcode) {
       case '(':
+        limit(marks_.size());
         marks_.push_back(stack_.size());
         return true;
       case '0':
@@ -268,11 +275,18 @@ class PlainPickle {
     return true;
   }
 
+  /// One text may be referred to again and again.
+  const json& counted_letters(const json& scalar) {
+    if (scalar.is_string()) letters_ += scalar.get_ref<const std::string&>().size();
+    if (letters_ > kMostLetters) fail("it grows too large by references");
+    return scalar;
+  }
+
   json as_json(std::size_t place, int depth) {
     if (depth > kDeepest) fail("it is nested too deep, or in itself");
     if (++written_ > kMostWritten) fail("it grows too large by references");
     const auto& value = values_[place];
-    if (value.shape == Shape::scalar) return value.scalar;
+    if (value.shape == Shape::scalar) return counted_letters(value.scalar);
     json whole = value.shape == Shape::list ? json::array() : json::object();
     if (value.shape == Shape::list) {
       for (const auto part : value.parts) whole.push_back(as_json(part, depth + 1));
@@ -281,7 +295,8 @@ class PlainPickle {
     for (std::size_t i = 0; i + 1 < value.parts.size(); i += 2) {
       const auto& key = values_[value.parts[i]];
       if (key.shape != Shape::scalar) fail("a key is no plain value");
-      const auto name = key.scalar.is_string() ? key.scalar.get<std::string>() : key.scalar.dump();
+      const auto name = counted_letters(key.scalar).is_string() ? key.scalar.get<std::string>()
+                                                                : key.scalar.dump();
       whole[name] =
           !left_out_.empty() && name == left_out_ ? json() : as_json(value.parts[i + 1], depth + 1);
     }
@@ -296,6 +311,7 @@ class PlainPickle {
   std::vector<std::size_t> marks_;
   std::map<std::uint64_t, std::size_t> memo_;
   std::size_t written_ = 0;
+  std::size_t letters_ = 0;
 };
 
 }  // namespace

@@ -153,6 +153,41 @@ TEST_CASE("a pickle is read as plain types, and what would call or grow is refus
     CHECK_THROWS_AS(read_plain_pickle(cut), Error);
 }
 
+TEST_CASE("a small file of a stranger takes no memory without an end") {
+  using namespace std::string_literals;
+  // One text of 1 MiB, referred to a thousand times, as value and as key.
+  const auto text = "X\x00\x00\x10\x00"s + std::string(std::size_t{1} << 20, 'a') + "q\x00"s;
+  std::string values, keys;
+  for (int i = 0; i < 1000; ++i) values += "h\x00"s, keys += "h\x00K\x01"s;
+  CHECK_THROWS_WITH(read_plain_pickle("\x80\x02]("s + text + values + "e."),
+                    ContainsSubstring("too large by references"));
+  CHECK_THROWS_WITH(read_plain_pickle("\x80\x02}("s + text + "K\x01"s + keys + "u."),
+                    ContainsSubstring("too large by references"));
+  // What takes dozens of bytes for each of the file's.
+  for (const auto& [begin, again] : {std::pair{"\x80\x02N"s, '\x94'}, std::pair{"\x80\x02"s, '('}})
+    CHECK_THROWS_WITH(read_plain_pickle(begin + std::string(9'000'000, again) + "."),
+                      ContainsSubstring("too many values"));
+  // Ranks that are only counted are not written out: each group's may be 65,536.
+  LoggedJob job;
+  read_log_text(job,
+                "h1:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 65536 cudaDev 0 "
+                "commId 0x2 - Init START\n");
+  REQUIRE(job.groups.size() == 1);
+  CHECK(job.groups.begin()->second.expected.empty());
+  CHECK(job.groups.begin()->second.size == 65536);
+}
+
+TEST_CASE("what is left out of a folder, and a torn dump, is said") {
+  const auto folder = std::filesystem::temp_directory_path() / "dynamiccl-job-many-test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "torn_0.json") << R"({"entries": [{"collective_seq_id": 1)";
+  CHECK_THROWS_WITH(look_at_logs({folder.string()}), ContainsSubstring("torn"));
+  for (int i = 0; i < 4100; ++i) std::ofstream(folder / std::to_string(i)) << "x\n";
+  const auto look = look_at_logs({folder.string()});
+  CHECK_THAT(look.not_read.front(), ContainsSubstring("more than 4096 files"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("files that are none, or that say nothing of whose they are, are named") {
   const auto folder = std::filesystem::temp_directory_path() / "dynamiccl-job-logs-test";
   std::filesystem::create_directories(folder);
