@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -179,6 +180,7 @@ TEST_CASE("a capsule says on another database which of its verdicts come out ali
   CHECK(looked.exit_code == 0);
   CHECK(contains(looked.out, "whole; program: the same"));
   CHECK(contains(looked.out, "[[work]]"));  // what would be started
+  CHECK(contains(looked.out, "# run with --only backend == gloo"));
   // One environment and one library: there is no verdict to repeat, which is no success.
   const auto replayed = here.run({"replay", folder, "--launches", "2", "--json"});
   INFO(replayed.err);
@@ -194,6 +196,25 @@ TEST_CASE("a capsule says on another database which of its verdicts come out ali
   CHECK(contains(damaged.err, "experiment.toml is not what its checksum says"));
   std::filesystem::create_symlink("/etc/passwd", folder + "/elsewhere");
   CHECK(contains(here.run({"replay", folder}).err, "elsewhere is no file"));
+}
+
+TEST_CASE("an archive of a stranger's capsule is looked at before it is unpacked") {
+  const Program here;
+  const auto refused = [&](const std::string& name, const std::string& making) {
+    const auto archive = here.folder() + "/" + name;
+    const auto command = "cd '" + here.folder() + "' && rm -rf in && mkdir in && cd in && " +
+                         making + " && tar --force-local -Scf '" + archive + "' .";
+    REQUIRE(std::system(command.c_str()) == 0);
+    const auto replayed = here.run({"replay", archive, "--dry-run"});
+    CHECK(replayed.exit_code == 2);
+    return replayed.err;
+  };
+  CHECK(contains(refused("link.tar", "ln -s /etc/passwd manifest.json"), "is no file"));
+  CHECK(contains(refused("pipe.tar", "mkfifo manifest.json"), "is no file"));
+  CHECK(contains(refused("large.tar", "truncate -s 20G runs.sqlite"), "more than 16 GiB"));
+  CHECK(contains(refused("many.tar", "touch $(seq 1200)"), "1,000 files"));
+  // The name is a file's, not a host's that tar would call.
+  CHECK(contains(refused("host:a.tar", "echo '{}' > manifest.json"), "manifest.json is none"));
 }
 
 TEST_CASE("what a work calls and how it is timed is stored as settings of its cells") {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "containers/command.hpp"
 #include "containers/image.hpp"
@@ -90,6 +91,22 @@ void fill(const fs::path& folder, const Shared& shared, const std::string& run) 
   write_output((folder / kManifest).string(), manifest.dump(1) + "\n", "--capsule");
 }
 
+/// Who asked the program to end is not kept by a large file.
+struct Interrupted {};
+
+/// As of any experiment's file; a manifest has less.
+constexpr std::size_t kLargestExperiment = std::size_t{16} << 20;
+
+/// A tool over a stranger's files, which may be large.
+CommandResult run_tool(const std::vector<std::string>& argv) {
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(10);
+  options.interrupted = interrupted;
+  auto result = run_command(argv, options);
+  if (result.interrupted) throw Interrupted{};
+  return result;
+}
+
 struct Capsule {
   fs::path folder;
   json manifest;
@@ -102,37 +119,40 @@ bool are_texts(const json& list) {
          std::all_of(list.begin(), list.end(), [](const json& one) { return one.is_string(); });
 }
 
+Error damaged(const fs::path& capsule, const std::string& what) {
+  return {ErrorKind::data,
+          fmt::format("{}: {}: it is no whole capsule; copy it again", capsule.string(), what)};
+}
+
 /// @throws Error(data) for a file that is not as it was written, or none
 Capsule checked(const fs::path& folder) {
-  const auto damaged = [&](const std::string& what) {
-    return Error(ErrorKind::data, fmt::format("{}: {}: it is no whole capsule; copy it again",
-                                              folder.string(), what));
-  };
   // What is read below could be a link to elsewhere, or a pipe that nobody writes into.
   std::error_code none;
   for (fs::recursive_directory_iterator entry(folder, none), end; !none && entry != end;
        entry.increment(none)) {
     const auto kind = entry->symlink_status(none).type();
     if (kind != fs::file_type::regular && kind != fs::file_type::directory)
-      throw damaged(entry->path().lexically_relative(folder).string() + " is no file");
+      throw damaged(folder, entry->path().lexically_relative(folder).string() + " is no file");
   }
-  Capsule capsule{folder, json_or_discarded(file_text((folder / kManifest).string()))};
+  Capsule capsule{folder,
+                  json_or_discarded(file_text((folder / kManifest).string(), kLargestExperiment))};
   const json& manifest = capsule.manifest;
   if (!manifest.is_object() || !manifest.contains("sha256") || !manifest["sha256"].is_object() ||
       !manifest.contains("run_id") || !manifest["run_id"].is_string() ||
       manifest.value("capsule", json()) != 1 || !are_texts(manifest.value("overrides", json())) ||
       !manifest.value("only", json()).is_string() ||
       !manifest.value("versions", json()).is_string())
-    throw damaged(fmt::format("{} is none", kManifest));
+    throw damaged(folder, fmt::format("{} is none", kManifest));
   for (const auto& [name, sum] : manifest["sha256"].items()) {
     const fs::path relative(name);
     if (relative.is_absolute() || name.find("..") != std::string::npos)
-      throw damaged(name + " lies outside");
-    if (sum != sha256_hex(file_text((folder / relative).string())))
-      throw damaged(name + " is not what its checksum says");
+      throw damaged(folder, name + " lies outside");
+    if (sum != run_tool({"sha256sum", "--", (folder / relative).string()}).out.substr(0, 64))
+      throw damaged(folder, name + " is not what its checksum says");
   }
   for (const char* needed : {kDatabase, kExperiment})
-    if (!manifest["sha256"].contains(needed)) throw damaged(std::string(needed) + " is missing");
+    if (!manifest["sha256"].contains(needed))
+      throw damaged(folder, std::string(needed) + " is missing");
   return capsule;
 }
 
@@ -246,7 +266,6 @@ int say(const Table& table, const std::string& run, const Shared& shared) {
 }
 
 int repeat(const Capsule& capsule, const Shared& shared, int launches) {
-  const InterruptGuard guard;
   ExperimentArguments arguments;
   arguments.file = (capsule.folder / kExperiment).string();
   arguments.only = capsule.manifest.value("only", "");
@@ -281,7 +300,7 @@ void write_capsule(const Shared& shared, const std::string& place, const std::st
     const PassingFolder folder("capsule");
     fill(folder.path(), shared, id);
     checked_output("cannot pack the capsule",
-                   {"tar", "-C", folder.path().string(), "-cf", place, "."});
+                   {"tar", "--force-local", "-C", folder.path().string(), "-cf", place, "."});
   } else {
     fs::create_directories(place, ignored);  // what is wrong with it its first file says
     fill(place, shared, id);
@@ -306,30 +325,64 @@ bool is_capsule(const std::string& place) {
 
 namespace {
 
+/// What is said of it comes first: a small archive may hold more than any disk, links out of the
+/// folder, and devices.
 /// @throws Error(data) for a file that is no archive: its giver's mistake, not the machine's
 void unpack(const std::string& archive, const std::string& folder) {
-  const auto tar = run_command({"tar", "-C", folder, "-xf", archive, "--no-same-owner"});
-  if (tar.exit_code != 0)
-    throw Error(ErrorKind::data, fmt::format("{}: it is no whole capsule; copy it again: {}",
-                                             archive, trim(tar.err)));
+  const auto list = run_tool(
+      {"sh", "-c", "tar --force-local -tvf \"$1\" --numeric-owner | head -n 1000", "sh", archive});
+  double bytes = 0;
+  for (const std::string& line : split(list.out, '\n')) {
+    std::istringstream words(line);
+    std::string mode, owner;
+    double size = 0;
+    words >> mode >> owner >> size;
+    if (!mode.empty() && mode.front() != '-' && mode.front() != 'd')
+      throw damaged(archive, line + " is no file");
+    bytes += size;
+  }
+  if (bytes > 16.0 * (1 << 30) || std::count(list.out.begin(), list.out.end(), '\n') == 1000)
+    throw damaged(archive, "it holds more than 16 GiB or 1,000 files");
+  const auto tar = run_tool({"tar", "--force-local", "-xf", archive, "-C", folder,
+                             "--no-same-owner", "--no-same-permissions", "--no-overwrite-dir"});
+  if (tar.exit_code != 0) throw damaged(archive, std::string(trim(tar.err)));
+}
+
+/// An experiment says what is started, with which variables, mounts and flags of containers, and
+/// the overrides may say otherwise.
+void print_experiment(const Capsule& capsule) {
+  std::string text = file_text((capsule.folder / kExperiment).string(), kLargestExperiment);
+  for (const auto& one : capsule.manifest.at("overrides"))
+    text += "# run with --set " + one.get<std::string>() + "\n";
+  if (const std::string only = capsule.manifest.at("only"); !only.empty())
+    text += "# run with --only " + only + "\n";
+  fmt::print("{}", printable(text));
+}
+
+int replay_checked(const Shared& shared, const Capsule& capsule, int launches, bool dry_run) {
+  const std::string then = capsule.manifest.value("versions", "");
+  const std::string now = split(installation_text(), '\n').front();
+  if (!shared.json && !shared.quiet)
+    fmt::print("capsule of run {}: whole; program: {}\n", printable(capsule.run().substr(0, 8)),
+               then == now ? "the same" : printable(fmt::format("{} then, {} now", then, now)));
+  if (!dry_run) return repeat(capsule, shared, launches);
+  if (!shared.json) print_experiment(capsule);
+  return exit_code::kFine;
 }
 
 }  // namespace
 
 int replay_capsule(const Shared& shared, const std::string& place, int launches, bool dry_run) {
+  const InterruptGuard guard;
   const PassingFolder unpacked("capsule");
   const bool packed = place.ends_with(".tar");
-  if (packed) unpack(place, unpacked.path().string());
-  const Capsule capsule = checked(packed ? unpacked.path() : fs::path(place));
-  const std::string then = capsule.manifest.value("versions", "");
-  const std::string now = split(installation_text(), '\n').front();
-  if (!shared.json && !shared.quiet)
-    fmt::print("capsule of run {}: whole; program: {}\n", capsule.run().substr(0, 8),
-               then == now ? "the same" : printable(fmt::format("{} then, {} now", then, now)));
-  if (!dry_run) return repeat(capsule, shared, launches);
-  // An experiment says what is started, with which variables, mounts and flags of containers.
-  if (!shared.json) fmt::print("{}", printable(file_text((capsule.folder / kExperiment).string())));
-  return exit_code::kFine;
+  try {
+    if (packed) unpack(place, unpacked.path().string());
+    const Capsule capsule = checked(packed ? unpacked.path() : fs::path(place));
+    return replay_checked(shared, capsule, launches, dry_run);
+  } catch (const Interrupted&) {
+    return 128 + interrupt_signal();
+  }
 }
 
 }  // namespace dynamiccl

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -120,20 +121,22 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
   table.columns = {"size_bytes",    "algorithm", "predicted_us", "against_fastest",
                    "start_up_us",   "bytes_us",  "sum_us",       "limit",
                    "segment_bytes", "smpi_us",   "smpi_ratio"};
-  const InterruptGuard guard;
+  // Models leave nothing; SimGrid's input does.
+  std::optional<InterruptGuard> guard;
+  if (arguments.smpi) guard.emplace();
   for (const std::string& size : arguments.sizes) {
-    if (interrupted()) break;
+    if (guard && interrupted()) break;
     add_rows(table, {machine, operation, ranks, static_cast<double>(parse_bytes(size).count())},
              arguments.smpi);
   }
-  if (interrupted()) {
+  if (guard && interrupted()) {
     shared.exit_code = 128 + interrupt_signal();
     return;
   }
   if (shared.json)
     return fmt::print("{}", render_table(table, OutputFormat::json, predicted_columns()));
   fmt::print("{} of {} ranks on {} ({}), by {}: nothing of it was measured.\n{}",
-             arguments.operation, ranks, machine.name, printable(machine.description),
+             arguments.operation, ranks, printable(machine.name), printable(machine.description),
              arguments.smpi ? "analytic models and by SimGrid's SMPI" : "analytic models",
              render_table(table, OutputFormat::text, predicted_columns(), stdout_columns()));
 }
