@@ -176,6 +176,12 @@ TEST_CASE("a capsule says on another database which of its verdicts come out ali
        {"runs.sqlite", "experiment.toml", "versions.txt", "image/build_rootfs.sh"})
     CHECK(std::filesystem::exists(folder + "/" + file));
 
+  // Who may not read the database reads no capsule of it.
+  REQUIRE(there.run({"export", "--capsule", folder + ".tar"}).exit_code == 0);
+  for (const auto& file : {folder + ".tar", folder + "/manifest.json"})
+    CHECK((std::filesystem::status(file).permissions() & std::filesystem::perms::others_all) ==
+          std::filesystem::perms::none);
+
   const auto looked = here.run({"replay", folder, "--dry-run"});
   CHECK(looked.exit_code == 0);
   CHECK(contains(looked.out, "whole; program: the same"));

@@ -79,7 +79,7 @@ void fill(const fs::path& folder, const Shared& shared, const std::string& run) 
   fs::create_directories(folder / "image");
   json sums{{kDatabase, sha256_hex(file_text((folder / kDatabase).string()))}};
   for (const auto& [name, text] : texts) {
-    write_output((folder / name).string(), text, "--capsule");
+    write_output((folder / name).string(), text, "--capsule", shared.db);
     sums[name] = sha256_hex(text);
   }
   const ordered_json manifest{{"capsule", 1},
@@ -88,7 +88,7 @@ void fill(const fs::path& folder, const Shared& shared, const std::string& run) 
                               {"only", stored.only},
                               {"versions", split(installation_text(), '\n').front()},
                               {"sha256", sums}};
-  write_output((folder / kManifest).string(), manifest.dump(1) + "\n", "--capsule");
+  write_output((folder / kManifest).string(), manifest.dump(1) + "\n", "--capsule", shared.db);
 }
 
 /// Who asked the program to end is not kept by a large file.
@@ -103,7 +103,7 @@ CommandResult run_tool(const std::vector<std::string>& argv) {
   options.timeout = std::chrono::minutes(10);
   options.interrupted = interrupted;
   auto result = run_command(argv, options);
-  if (result.interrupted) throw Interrupted{};
+  if (interrupted()) throw Interrupted{};
   return result;
 }
 
@@ -153,6 +153,7 @@ Capsule checked(const fs::path& folder) {
   for (const char* needed : {kDatabase, kExperiment})
     if (!manifest["sha256"].contains(needed))
       throw damaged(folder, std::string(needed) + " is missing");
+  static_cast<void>(Reader(capsule.database()).resolve_run(capsule.run()));  // before it measures
   return capsule;
 }
 
@@ -289,6 +290,19 @@ int repeat(const Capsule& capsule, const Shared& shared, int launches) {
   return summary.ok() || code == exit_code::kRegression ? code : exit_code::kCellFailed;
 }
 
+void put_capsule(const Shared& shared, const std::string& place, const std::string& run) {
+  std::error_code ignored;
+  if (!place.ends_with(".tar")) {
+    fs::create_directories(place, ignored);  // what is wrong with it its first file says
+    return fill(place, shared, run);
+  }
+  const PassingFolder folder("capsule");
+  fill(folder.path(), shared, run);
+  write_output(place, "", "--capsule", shared.db);  // who may not read one reads neither
+  checked_output("cannot pack the capsule",
+                 {"tar", "--force-local", "-C", folder.path().string(), "-cf", place, "."});
+}
+
 }  // namespace
 
 void write_capsule(const Shared& shared, const std::string& place, const std::string& run) {
@@ -296,14 +310,11 @@ void write_capsule(const Shared& shared, const std::string& place, const std::st
   if (fs::exists(place, ignored))
     throw Error(ErrorKind::input, place + " exists: name a new folder or .tar with --capsule");
   const std::string id = Reader(shared.db).resolve_run(run);
-  if (place.ends_with(".tar")) {
-    const PassingFolder folder("capsule");
-    fill(folder.path(), shared, id);
-    checked_output("cannot pack the capsule",
-                   {"tar", "--force-local", "-C", folder.path().string(), "-cf", place, "."});
-  } else {
-    fs::create_directories(place, ignored);  // what is wrong with it its first file says
-    fill(place, shared, id);
+  try {
+    put_capsule(shared, place, id);
+  } catch (...) {
+    fs::remove_all(place, ignored);  // on a full disk a part of it
+    throw;
   }
   if (shared.json)
     fmt::print("{}\n", json{{"file", place}, {"run_id", id}}.dump(1));
