@@ -44,6 +44,7 @@ struct ImportArguments {
 
 /// Far above what any run prints; its cells take several times as much memory.
 constexpr std::size_t kMostLogBytes = std::size_t{256} << 20;
+constexpr const char* kDatabaseMark = "SQLite format 3";
 
 std::string read_file(const std::string& path) {
   if (path.empty()) throw Error(ErrorKind::input, "import: an empty name is no file");
@@ -54,7 +55,9 @@ std::string read_file(const std::string& path) {
   std::string text;
   std::vector<char> part(std::size_t{1} << 20);
   // Pipes and devices say no size.
-  while (text.size() <= kMostLogBytes && file.read(part.data(), std::ssize(part)).gcount() > 0)
+  // Of a database its name is enough, however large it is.
+  while (text.size() <= kMostLogBytes && !text.starts_with(kDatabaseMark) &&
+         file.read(part.data(), std::ssize(part)).gcount() > 0)
     text.append(part.data(), static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMostLogBytes)
     throw Error(ErrorKind::input,
@@ -296,7 +299,7 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   std::vector<ReadDecisions> decisions;
   for (const auto& path : arguments.files) {
     auto text = read_file(path);
-    const bool is_database = text.starts_with("SQLite format 3");
+    const bool is_database = text.starts_with(kDatabaseMark);
     if (arguments.format == "dynamiccl" && !is_database)
       throw Error(ErrorKind::data, path +
                                        ": is no DynamICCL database, as --format dynamiccl says; "

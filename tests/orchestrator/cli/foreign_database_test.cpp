@@ -316,6 +316,15 @@ TEST_CASE("a database of an unknown file format is refused as data", "[safety]")
   }
 }
 
+TEST_CASE("a database is imported however large its file is", "[G-01]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  fs::resize_file(db, std::uintmax_t{300} << 20);  // its header counts the pages that are used
+  const auto result = run({"import", db, "--db", folder.path("mine.sqlite")});
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+}
+
 TEST_CASE("a run that is refused for its folder leaves no database", "[safety]") {
   const Folder folder;
   const auto refused = run({"run", folder.file("e.toml", kOneCell), "--db", folder.path("x.sqlite"),
