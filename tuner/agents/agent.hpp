@@ -45,9 +45,6 @@ struct Trial {
   /// Its launch, any number: what one launch measured shares whatever made it fast or slow.
   /// nullopt = in a launch of its own.
   std::optional<std::int64_t> launch = std::nullopt;
-  /// Sum of its reward's terms, where whoever measured knows it; what online updates follow. The
-  /// belief follows `time`: base and call shaping are the same thing relative to the default.
-  std::optional<double> reward = std::nullopt;
 };
 
 /// Chooses settings. One interface for all, so that they run on the same tasks and are compared.
@@ -85,7 +82,7 @@ struct AgentOptions {
   int repeats = 1;          ///< times that exhaustive measures each arm
   int max_evaluations = 0;  ///< per task; 0 = the agent decides
   double stop_gain = 0.02;  ///< expected relative gain below which a task is finished
-  std::string policy_path;  ///< of "ppo" and "ppo-online"; "" = the one that comes with the program
+  std::string policy_path;  ///< of "ppo"; "" = the one that comes with the program
   /// Bandit and PPO: an arm replaces the default when it is faster with at least this probability.
   double safety = 0.8;
 };

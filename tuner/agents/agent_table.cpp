@@ -22,11 +22,6 @@ std::unique_ptr<Agent> make_policy_agent(const AgentOptions& options) {
   return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{});
 }
 
-std::unique_ptr<Agent> make_online_agent(const AgentOptions& options) {
-  const Policy policy = read_policy(policy_or_throw(options.policy_path));
-  return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{}, kOnlinePpo);
-}
-
 std::unique_ptr<Agent> make_untrained_agent(const AgentOptions& options) {
   return std::make_unique<PolicyAgent>(untrained_policy(1), options, BeliefOptions{},
                                        kUntrainedPpo);
@@ -50,7 +45,6 @@ constexpr std::array kAgents{
                return std::make_unique<Bandit>(options, BeliefOptions{});
              }},
     AgentRow{kPpo, make_policy_agent},
-    AgentRow{kOnlinePpo, make_online_agent},
     AgentRow{kUntrainedPpo, make_untrained_agent, false},
 };
 
@@ -69,7 +63,7 @@ std::vector<std::string> searching_agents() {
   return names;
 }
 
-bool reads_policy(const std::string& name) { return name == kPpo || name == kOnlinePpo; }
+bool reads_policy(const std::string& name) { return name == kPpo; }
 
 std::unique_ptr<Agent> make_agent(const std::string& name, const AgentOptions& options) {
   for (const AgentRow& row : kAgents)

@@ -6,13 +6,6 @@
 #include "tuner/agents/joint_value.hpp"
 
 namespace dynamiccl {
-namespace {
-
-// One setting that is many times slower must not outweigh all that the others differ by.
-constexpr double kWorstReward = 2;
-
-}  // namespace
-
 PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
                       const ActionSpace& space, const ArmKnowledge& known, FastRandom* random) {
   PolicyWalk walk;
@@ -91,10 +84,8 @@ Choice PolicyAgent::act(const Task& task) {
   std::vector<bool> closed(open.size());
   for (std::size_t a = 0; a < open.size(); ++a) closed[a] = !open[a];
   const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-  PolicyWalk walk = walk_heads(network_, hidden, *task.space, known, &random_);
-  const Choice choice{walk.arm, walk.probability, true};
-  remember(task, hidden, std::move(walk));
-  return choice;
+  const PolicyWalk walk = walk_heads(network_, hidden, *task.space, known, &random_);
+  return {walk.arm, walk.probability, true};
 }
 
 std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tasks,
@@ -103,7 +94,6 @@ std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tas
   std::vector<const BeliefMemory::Entry*> entries;
   std::vector<Eigen::VectorXf> hidden;
   std::vector<PlannedChoice> candidates;
-  std::map<std::pair<std::size_t, std::size_t>, PolicyWalk> walks;  // by task and arm
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     const BeliefMemory::Entry& entry = memory_.entry(*tasks[t]);
     entries.push_back(&entry);
@@ -122,19 +112,13 @@ std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tas
                                     outlook.mean[static_cast<Eigen::Index>(outlook.best)])
           outlook.best = a;
       const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-      PolicyWalk walk = walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_);
-      if (walk.arm == 0) continue;
-      candidates.push_back({t, {walk.arm, walk.probability, true}});
-      if (name_ == kOnlinePpo) walks[{t, walk.arm}] = std::move(walk);
+      const PolicyWalk walk = walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_);
+      if (walk.arm != 0) candidates.push_back({t, {walk.arm, walk.probability, true}});
     }
   }
   const std::vector<PlannedChoice> chosen = most_valuable(memory_, entries, candidates, most);
-  for (const PlannedChoice& proposal : chosen) {
+  for (const PlannedChoice& proposal : chosen)
     hidden_[tasks[proposal.task]->key.regime] = hidden[proposal.task];
-    const auto walk = walks.find({proposal.task, proposal.choice.arm});
-    if (walk != walks.end())
-      remember(*tasks[proposal.task], hidden[proposal.task], std::move(walk->second));
-  }
   return chosen;
 }
 
@@ -146,32 +130,11 @@ void PolicyAgent::learn(const Task& task, std::size_t arm, const Trial& trial) {
       std::min(1.0, static_cast<double>(entry.evaluations) /
                         static_cast<double>(std::max<std::size_t>(1, entry.tries.size())));
   feedback_[task.key] = feedback_of(before, memory_.outlook(entry), arm, trial, progress);
-  reinforce(task, arm, trial);
-}
-
-void PolicyAgent::remember(const Task& task, const Eigen::VectorXf& hidden, PolicyWalk walk) {
-  if (name_ != kOnlinePpo) return;
-  pending_[task.key] = {
-      walk.arm, {hidden, std::move(walk.heads), std::log(std::max(walk.probability, 1e-12)), 0}};
-}
-
-void PolicyAgent::reinforce(const Task& task, std::size_t arm, const Trial& trial) {
-  const auto pending = pending_.find(task.key);
-  if (pending == pending_.end()) return;
-  OnlineDecision decision = std::move(pending->second.decision);
-  const bool own = pending->second.arm == arm;
-  pending_.erase(pending);
-  if (!own) return;  // somebody else chose
-  // Without a reward the time relative to what is believed of the default stands for it.
-  const double base = trial.ok ? -std::exp(feedback_[task.key].relative) : -2;
-  decision.reward = std::clamp(trial.reward.value_or(base), -kWorstReward, 0.0);
-  if (update_.add(std::move(decision), network_)) ++updates_;
 }
 
 void PolicyAgent::reopen(const RegimeKey& key) {
   memory_.reopen(key);
   feedback_.erase(key);
-  pending_.erase(key);
 }
 
 }  // namespace dynamiccl

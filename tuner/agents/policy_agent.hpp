@@ -2,11 +2,17 @@
 
 #include <map>
 
-#include "tuner/agents/online_update.hpp"
 #include "tuner/agents/policy_features.hpp"
 #include "tuner/agents/policy_file.hpp"
 
 namespace dynamiccl {
+
+/// One head of a walk through the action, as training needs it again.
+struct HeadStep {
+  HeadCandidates candidates;
+  std::size_t picked = 0;  ///< index into candidates.values
+  bool implementation = false;
+};
 
 /// A walk through the masked factored heads, as training needs it again.
 struct PolicyWalk {
@@ -21,25 +27,19 @@ PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidde
                       const ActionSpace& space, const ArmKnowledge& known, FastRandom* random);
 
 inline constexpr const char* kPpo = "ppo";
-inline constexpr const char* kOnlinePpo = "ppo-online";
 inline constexpr const char* kUntrainedPpo = "ppo-untrained";
 
 /// Recurrent PPO policy on top of the shared belief: the network chooses what to measure from what
 /// is believed of every arm, its recurrent state carries what the belief does not (load, faults,
 /// how far the models stray here). The belief and the recurrent state adapt online to each
-/// measurement; the weights stay as trained, but for "ppo-online", whose heads follow the rewards
-/// of its own decisions. Never chooses an arm that has nothing left to show.
+/// measurement; the weights stay as trained. Never chooses an arm that has nothing left to show.
 class PolicyAgent final : public Agent {
  public:
-  /// @param name kPpo, kOnlinePpo or kUntrainedPpo
+  /// @param name kPpo or kUntrainedPpo
   PolicyAgent(const Policy& policy, const AgentOptions& options, const BeliefOptions& belief,
               std::string_view name = kPpo);
   [[nodiscard]] std::string_view name() const override { return name_; }
-  /// Of the weights that it began with.
   [[nodiscard]] const std::string& version() const { return version_; }
-  /// Updates of the weights so far.
-  [[nodiscard]] int updates() const { return updates_; }
-  [[nodiscard]] const PolicyNetwork& network() const { return network_; }
   Choice act(const Task& task) override;
   [[nodiscard]] bool plans() const override { return true; }
   /// The policy names settings of every task; of them, and of the defaults, those are measured that
@@ -55,15 +55,6 @@ class PolicyAgent final : public Agent {
  private:
   /// The recurrent state of a task's regime after what came of its last measurement.
   Eigen::VectorXf advanced(const Task& task);
-  /// Keeps a walk that is carried out until learn() hears of it.
-  void remember(const Task& task, const Eigen::VectorXf& hidden, PolicyWalk walk);
-  /// What the walk in force for the task brought.
-  void reinforce(const Task& task, std::size_t arm, const Trial& trial);
-
-  struct Pending {
-    std::size_t arm = 0;
-    OnlineDecision decision;
-  };
 
   PolicyNetwork network_;
   std::string_view name_;
@@ -73,9 +64,6 @@ class PolicyAgent final : public Agent {
   /// One recurrent state per regime: it is the regime that it describes.
   std::map<std::string, Eigen::VectorXf> hidden_;
   std::map<RegimeKey, Feedback> feedback_;
-  OnlineUpdate update_;
-  std::map<RegimeKey, Pending> pending_;  ///< empty unless online
-  int updates_ = 0;
 };
 
 /// What a measurement says relative to what was believed before it.

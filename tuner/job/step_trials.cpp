@@ -103,9 +103,8 @@ void StepTrials::learn(std::size_t task, const Brought& brought) {
   const double own =
       terms ? (terms->base + terms->call_shaping + terms->sm) / (1 + RewardWeights{}.call_shaping)
             : -1;
-  Trial learnt{.ok = !now.failed, .time = Micros(-own * median(now.reference_steps_us))};
-  if (terms) learnt.reward = terms->total();
-  agent_->learn(tasks_[task].task, choice_.arm, learnt);
+  agent_->learn(tasks_[task].task, choice_.arm,
+                {.ok = !now.failed, .time = Micros(-own * median(now.reference_steps_us))});
   // The library's own choice is what others are compared with; it is not slower than itself.
   const Micros default_time(choice_.arm == 0 ? 0 : median(now.reference_steps_us));
   record(task,

@@ -132,7 +132,6 @@ class Searcher {
     trial.launch = measured.origin;
     std::optional<RewardTerms> terms;
     if (reference) terms = reward_of(progress.loop.in_force(owner.task), trial, *reference);
-    if (terms) trial.reward = terms->total();
     const LoopStep done = progress.loop.observe(owner.task, trial, relative);
     SearchStep step;
     step.task = ask.task;

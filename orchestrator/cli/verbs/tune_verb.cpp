@@ -426,8 +426,7 @@ void require_that_policy_acts(const TuneArguments& arguments, bool command) {
   }
   if (std::any_of(agents.begin(), agents.end(), reads_policy)) return;
   throw Error(ErrorKind::input,
-              "tune: --policy does nothing here: ppo and ppo-online read a policy, and neither was "
-              "asked for");
+              "tune: --policy does nothing here: ppo reads a policy, and was not asked for");
 }
 
 /// Options of another mode, with the modes that have them.

@@ -55,7 +55,7 @@ TEST_CASE("a policy sets calls and does not choose what runs",
   const auto agent = [](const std::string& name) {
     return run({"tune", "nowhere.toml", "--between-runs", "--agent", name});
   };
-  for (const char* name : {"ppo", "ppo-online", "ppo-untrained"}) {
+  for (const char* name : {"ppo", "ppo-untrained"}) {
     const auto refused = agent(name);
     CHECK(refused.exit_code == 2);
     CHECK(refused.err.find("not a policy's to choose: leave --agent out") != std::string::npos);
@@ -165,7 +165,6 @@ TEST_CASE("tune refuses a policy that no agent of it reads", "[E-105]") {
   // Where one reads it, it is the file that is wrong.
   const std::vector<std::vector<std::string>> read{
       {"nowhere.toml", "--agent", "ppo"},
-      {"nowhere.toml", "--agent", "ppo-online"},
       {"nowhere.toml", "--replay"},
       {"nowhere.toml", "--replay", "--agent", "bandit,ppo"}};
   for (const auto& words : read) CHECK(told(words).find("nowhere.toml: ") != std::string::npos);
