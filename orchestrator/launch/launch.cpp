@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <set>
 
 #include "containers/command.hpp"
@@ -17,6 +18,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/seconds_variable.hpp"
 #include "core/vocabulary/text.hpp"
@@ -297,14 +299,28 @@ void require_no_folder(const std::vector<WorkCell>& cells) {
                       cell.algorithm));
 }
 
-/// Started for cells that go through one, which learn where it is.
-std::shared_ptr<AggregatorProcess> start_aggregator(RunConfig& config, const LaunchSite& site) {
-  std::shared_ptr<AggregatorProcess> aggregator;
+/// Started for cells that go through one, which learn where it is: "ADDRESS,ADDRESS...:PORT/KEY".
+std::shared_ptr<HeldCommand> start_aggregator(RunConfig& config, const LaunchSite& site,
+                                              const std::string& folder) {
+  std::shared_ptr<HeldCommand> aggregator;
+  std::string place;
   for (WorkCell& cell : config.cells) {
     if (cell.algorithm != "aggregator") continue;
-    if (aggregator == nullptr)
-      aggregator = std::make_shared<AggregatorProcess>(site.worker_folder, config.ranks);
-    cell.knobs["aggregator"] = aggregator->place();
+    if (aggregator == nullptr) {
+      std::random_device random;
+      const std::string key = fmt::format("{:08x}{:08x}", random(), random());
+      const std::string program = site.worker_folder + "/dynamiccl-aggregator";
+      const std::vector<std::string> argv{program, std::to_string(config.ranks), key};
+      aggregator = std::make_shared<HeldCommand>(argv, folder + "/aggregator.err");
+      const auto port = aggregator->read_line("", std::chrono::seconds(10), nullptr);
+      if (!port)
+        throw Error(ErrorKind::environment,
+                    fmt::format("{} did not start: {}build it, or measure without the algorithm "
+                                "\"aggregator\"",
+                                program, read_file(folder + "/aggregator.err").value_or("")));
+      place = fmt::format("{}:{}/{}", join(own_addresses(), ","), *port, key);
+    }
+    cell.knobs["aggregator"] = place;
   }
   return aggregator;
 }
@@ -373,7 +389,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
                     "launches with --out where there is such an option",
                     launch.folder, error.message()));
   bring_tables(launch.config.cells, launch.folder);
-  launch.aggregator = start_aggregator(launch.config, site);
+  launch.aggregator = start_aggregator(launch.config, site, launch.folder);
   std::string run_json = launch.folder + "/run.json";
   launch.start.run_json = to_json(launch.config);
   write_file(run_json, launch.start.run_json);

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "containers/cluster/cluster_session.hpp"
+#include "containers/held_command.hpp"
 #include "containers/start/environment.hpp"
 #include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"
-#include "orchestrator/launch/aggregator_process.hpp"
 #include "orchestrator/launch/cadence.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "orchestrator/launch/process.hpp"
@@ -45,8 +45,8 @@ struct PreparedLaunch {
   LaunchStart start;            ///< what is stored before it starts
   /// Where ranks that do not see `folder` send their records; nullptr: they see it.
   std::shared_ptr<RecordServer> records = nullptr;
-  /// Of cells with the algorithm "aggregator"; nullptr: none.
-  std::shared_ptr<AggregatorProcess> aggregator = nullptr;
+  /// Sums for cells with the algorithm "aggregator" as long as this holds it; nullptr: none.
+  std::shared_ptr<HeldCommand> aggregator = nullptr;
 };
 
 /// What came of a launch.
