@@ -57,30 +57,21 @@ DecisionRecord record_of(const Task& task, const Choice& choice, const State& st
   return record;
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DecisionRecord, environment, regime, step, kind, epoch, arm,
+                                   propensity, state, candidates, guard, asked, applied, calls,
+                                   reward_terms)
+
 std::string decision_line(const DecisionRecord& record) {
-  return json{{"agent", record.author.agent},
-              {"policy", record.author.policy_version},
-              {"seed", record.author.seed},
-              {"task", record.task_key},
-              {"environment", record.environment},
-              {"regime", record.regime},
-              {"regime_name", record.regime_name},
-              {"step", record.step},
-              {"kind", record.kind},
-              {"epoch", record.epoch},
-              {"arm", record.arm},
-              {"propensity", record.propensity},
-              {"state", record.state},
-              {"candidates", record.candidates},
-              {"guard", record.guard},
-              {"asked", record.asked},
-              {"applied", record.applied},
-              {"calls", record.calls},
-              {"time_us", number_or_null(record.time_us)},
-              {"reference_us", number_or_null(record.reference_us)},
-              {"reward", number_or_null(record.reward)},
-              {"reward_terms", record.reward_terms}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  json object = record;
+  object["agent"] = record.author.agent;
+  object["policy"] = record.author.policy_version;
+  object["seed"] = record.author.seed;
+  object["task"] = record.task_key;
+  object["regime_name"] = record.regime_name;
+  object["time_us"] = number_or_null(record.time_us);
+  object["reference_us"] = number_or_null(record.reference_us);
+  object["reward"] = number_or_null(record.reward);
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 namespace {
@@ -95,27 +86,13 @@ namespace {
 DecisionRecord decision_from_line(const std::string& line, const std::string& source) {
   try {
     const json object = parsed_json(line);
-    DecisionRecord record;
+    auto record = object.get<DecisionRecord>();
     record.author = {object.at("agent"), object.at("policy"), object.at("seed")};
     record.task_key = object.at("task");
-    record.environment = object.at("environment");
-    record.regime = object.at("regime");
     record.regime_name = object.value("regime_name", "");
-    record.step = object.at("step");
-    record.kind = object.at("kind");
-    record.epoch = object.at("epoch");
-    record.arm = object.at("arm");
-    record.propensity = object.at("propensity");
-    record.state = object.at("state");
-    record.candidates = object.at("candidates");
-    record.guard = object.at("guard");
-    record.asked = object.at("asked");
-    record.applied = object.at("applied");
-    record.calls = object.at("calls");
     record.time_us = optional_number(object, "time_us");
     record.reference_us = optional_number(object, "reference_us");
     record.reward = optional_number(object, "reward");
-    record.reward_terms = object.at("reward_terms");
     constexpr std::array kinds{"reference", "explore", "exploit", "final"};
     const bool sound = record.step >= 0 && record.calls >= 0 && record.propensity > 0 &&
                        record.propensity <= 1 && !record.author.agent.empty() &&

@@ -16,31 +16,16 @@
 #include "core/vocabulary/parsed_json.hpp"
 
 namespace dynamiccl {
-namespace {
 
 using nlohmann::json;
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TableEvidence, default_us, tuned_us, ratio,
+                                                ratio_low, ratio_high, launches, verdict, candidate)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableRegime, id, name, json)
+
+namespace {
+
 constexpr std::string_view kFormat = "dynamiccl-table";
-
-json evidence_to_json(const TableEvidence& evidence) {
-  return {{"default_us", evidence.default_us}, {"tuned_us", evidence.tuned_us},
-          {"ratio", evidence.ratio},           {"ratio_low", evidence.ratio_low},
-          {"ratio_high", evidence.ratio_high}, {"launches", evidence.launches},
-          {"verdict", evidence.verdict},       {"candidate", evidence.candidate}};
-}
-
-TableEvidence evidence_from_json(const json& object) {
-  TableEvidence evidence;
-  evidence.default_us = object.at("default_us").get<double>();
-  evidence.tuned_us = object.at("tuned_us").get<double>();
-  evidence.ratio = object.at("ratio").get<double>();
-  evidence.ratio_low = object.at("ratio_low").get<double>();
-  evidence.ratio_high = object.at("ratio_high").get<double>();
-  evidence.launches = object.at("launches").get<int>();
-  evidence.verdict = object.at("verdict").get<std::string>();
-  evidence.candidate = object.value("candidate", "");  // tables of earlier programs have none
-  return evidence;
-}
 
 json entry_to_json(const TableEntry& entry) {
   return {{"key", entry.key.task.text()},
@@ -52,7 +37,7 @@ json entry_to_json(const TableEntry& entry) {
             {"call", entry.setting.call_knobs},
             {"launch", entry.setting.launch_knobs}}},
           {"flags", entry.flags},
-          {"evidence", evidence_to_json(entry.evidence)}};
+          {"evidence", entry.evidence}};
 }
 
 TableEntry entry_from_json(const json& object) {
@@ -67,19 +52,16 @@ TableEntry entry_from_json(const json& object) {
   entry.setting.call_knobs = setting.at("call").get<Texts>();
   entry.setting.launch_knobs = setting.at("launch").get<Texts>();
   entry.flags = object.at("flags").get<std::vector<std::string>>();
-  entry.evidence = evidence_from_json(object.at("evidence"));
+  object.at("evidence").get_to(entry.evidence);
   return entry;
 }
 
 json body_of(const ConfigurationTable& table) {
-  json regimes = json::array();
-  for (const TableRegime& regime : table.regimes)
-    regimes.push_back({{"id", regime.id}, {"name", regime.name}, {"json", regime.json}});
   json entries = json::array();
   for (const TableEntry& entry : table.entries) entries.push_back(entry_to_json(entry));
   json body = {{"format", kFormat},    {"version", kTableFileVersion},
                {"epoch", table.epoch}, {"provenance", table.provenance},
-               {"regimes", regimes},   {"entries", entries}};
+               {"regimes", table.regimes},   {"entries", entries}};
   for (const TableEntry& check : table.checks) body["checks"].push_back(entry_to_json(check));
   return body;
 }
@@ -155,9 +137,7 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
     ConfigurationTable table;
     table.epoch = body.at("epoch").get<std::uint64_t>();
     table.provenance = body.at("provenance");
-    for (const json& regime : body.at("regimes"))
-      table.put_regime({regime.at("id").get<std::string>(), regime.at("name").get<std::string>(),
-                        regime.at("json")});
+    for (const json& regime : body.at("regimes")) table.put_regime(regime.get<TableRegime>());
     for (const json& entry : body.at("entries")) table.put(entry_from_json(entry));
     for (const json& check : body.value("checks", json::array()))
       table.checks.push_back(entry_from_json(check));
