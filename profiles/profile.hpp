@@ -16,35 +16,12 @@ namespace dynamiccl {
 /// With whom a rank shares a namespace (or the network). `shared`: the ranks' containers share one
 /// of their own, apart from the host's; the bridge networks are `private_` network namespaces
 /// joined by a bridge.
-enum class Sharing { host, shared, private_ };
-template <>
-struct NameTable<Sharing> {
-  static constexpr std::string_view what = "sharing";
-  static constexpr std::array entries{Named{Sharing::host, "host"},
-                                      Named{Sharing::shared, "shared"},
-                                      Named{Sharing::private_, "private"}};
-};
-
+DYN_NAMED_ENUM(Sharing, "sharing", '-', host, shared, private_);
 /// Where the MPI launcher runs: outside and enters a container per rank, or inside the one
 /// container.
-enum class LauncherPlace { outside, inside };
-template <>
-struct NameTable<LauncherPlace> {
-  static constexpr std::string_view what = "launcher place";
-  static constexpr std::array entries{Named{LauncherPlace::outside, "outside"},
-                                      Named{LauncherPlace::inside, "inside"}};
-};
-
+DYN_NAMED_ENUM(LauncherPlace, "launcher place", '-', outside, inside);
 /// Which GPUs a rank's container sees.
-enum class GpuVisibility { none, one_per_rank, all };
-template <>
-struct NameTable<GpuVisibility> {
-  static constexpr std::string_view what = "gpu visibility";
-  static constexpr std::array entries{Named{GpuVisibility::none, "none"},
-                                      Named{GpuVisibility::one_per_rank, "one-per-rank"},
-                                      Named{GpuVisibility::all, "all"}};
-};
-
+DYN_NAMED_ENUM(GpuVisibility, "gpu visibility", '-', none, one_per_rank, all);
 /// A Linux capability given to containers, never without saying what for.
 struct Capability {
   std::string name;    ///< "SYS_PTRACE"

@@ -11,18 +11,10 @@
 namespace dynamiccl {
 
 /// Who starts the ranks on a cluster's nodes.
-enum class ClusterStart {
-  ssh,     ///< a list of hosts: the library's launcher, or ours, by ssh
-  srun,    ///< job steps of one Slurm allocation
-  mpirun,  ///< the library's own launcher in one Slurm allocation
-};
-template <>
-struct NameTable<ClusterStart> {
-  static constexpr std::string_view what = "way to start ranks";
-  static constexpr std::array entries{Named{ClusterStart::ssh, "ssh"},
-                                      Named{ClusterStart::srun, "srun"},
-                                      Named{ClusterStart::mpirun, "mpirun"}};
-};
+DYN_NAMED_ENUM(ClusterStart, "way to start ranks", '-',
+               ssh,      ///< a list of hosts: the library's launcher, or ours, by ssh
+               srun,     ///< job steps of one Slurm allocation
+               mpirun);  ///< the library's own launcher in one Slurm allocation
 
 /// How what the ranks measure comes to this machine.
 enum class RecordsWay {
@@ -39,19 +31,12 @@ struct NameTable<RecordsWay> {
 };
 
 /// Of how many jobs of Slurm the launches of a run are.
-enum class ClusterJobs {
-  one,        ///< job steps of one allocation
-  afterany,   ///< a job for each launch, which waits for the end of the one before
-  singleton,  ///< the same, one of this user's jobs of that name at a time, of whichever run
-  array,      ///< tasks of a job array, one at a time
-};
-template <>
-struct NameTable<ClusterJobs> {
-  static constexpr std::string_view what = "order of Slurm's jobs";
-  static constexpr std::array entries{
-      Named{ClusterJobs::one, "one"}, Named{ClusterJobs::afterany, "afterany"},
-      Named{ClusterJobs::singleton, "singleton"}, Named{ClusterJobs::array, "array"}};
-};
+DYN_NAMED_ENUM(
+    ClusterJobs, "order of Slurm's jobs", '-',
+    one,        ///< job steps of one allocation
+    afterany,   ///< a job for each launch, which waits for the end of the one before
+    singleton,  ///< the same, one of this user's jobs of that name at a time, of whichever run
+    array);     ///< tasks of a job array, one at a time
 
 /// [cluster] of an experiment: which machines besides this one, and how ranks get there.
 struct ClusterOptions {

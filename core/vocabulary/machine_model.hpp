@@ -9,16 +9,7 @@
 namespace dynamiccl {
 
 /// The shape of the network between the nodes of a machine whose times are computed.
-enum class MachineShape { star, fat_tree, torus, dragonfly, bcube, cross_site };
-template <>
-struct NameTable<MachineShape> {
-  static constexpr std::string_view what = "shape";
-  static constexpr std::array entries{
-      Named{MachineShape::star, "star"},   Named{MachineShape::fat_tree, "fat-tree"},
-      Named{MachineShape::torus, "torus"}, Named{MachineShape::dragonfly, "dragonfly"},
-      Named{MachineShape::bcube, "bcube"}, Named{MachineShape::cross_site, "cross-site"}};
-};
-
+DYN_NAMED_ENUM(MachineShape, "shape", '-', star, fat_tree, torus, dragonfly, bcube, cross_site);
 /// What a message of a range of sizes costs.
 struct LinkClass {
   double from_bytes = 0;

@@ -18,15 +18,7 @@ namespace dynamiccl {
 /// env: an environment variable of every rank. mca: a parameter of Open MPI, given to its launcher.
 /// malloc: of the C library's allocator (malloc_settings.hpp). call: of a communicator or a call,
 /// set by the worker.
-enum class SettingScope { env, mca, malloc, call };
-template <>
-struct NameTable<SettingScope> {
-  static constexpr std::string_view what = "scope of a setting";
-  static constexpr std::array entries{
-      Named{SettingScope::env, "env"}, Named{SettingScope::mca, "mca"},
-      Named{SettingScope::malloc, "malloc"}, Named{SettingScope::call, "call"}};
-};
-
+DYN_NAMED_ENUM(SettingScope, "scope of a setting", '-', env, mca, malloc, call);
 struct Setting {
   SettingScope scope = SettingScope::env;
   std::string name;  ///< without the scope: "btl_tcp_if_include"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -22,123 +23,70 @@ struct Named {
 template <class E>
 Named(E, const char*) -> Named<E>;
 
-/// What separates the ranks from each other and from the host. A profile refines one of these.
-enum class EnvironmentKind { bare_metal, singularity, single_docker, cross_docker };
-enum class Backend { openmpi, mpich, cuda_aware_mpi, gloo, nccl };
-enum class Architecture { ps, ring };
-enum class Collective {
-  broadcast,
-  reduce,
-  allreduce,
-  allgather,
-  reduce_scatter,
-  gather,
-  alltoall,
-  sendrecv,
-  push,       ///< PS: every worker's tensor goes to the server, which sums it
-  pull,       ///< PS: the server's tensor goes to every worker
-  push_pull,  ///< PS: push, then pull of the sum
-  training,   ///< one step of data-parallel training, by the method the cell's algorithm names
-  alltoallv   ///< all-to-all whose parts differ: 1, 2, ... ranks shares, see share_of_distance
-};
-enum class DataType { float32, float64, float16, bfloat16, int32 };
-/// isolated: ranks are synchronised before every sample, a sample is one call.
-/// batched: ranks are synchronised before every sample, a sample is the mean of k back-to-back
-/// calls.
-enum class Cadence { isolated, batched };
-/// How one iteration's time is made from the ranks' times.
-enum class RankAggregation { max, mean, min };
-enum class CellStatus { planned, ok, failed, unsupported, timed_out, interrupted };
-enum class LaunchStatus { running, ok, failed, timed_out, interrupted };
-/// When a setting takes effect, hence what must be done again to change it.
-enum class KnobScope { launch, communicator, call };
-
 template <class E>
 struct NameTable;
 
-template <>
-struct NameTable<EnvironmentKind> {
-  static constexpr std::string_view what = "environment";
-  static constexpr std::array entries{Named{EnvironmentKind::bare_metal, "bare-metal"},
-                                      Named{EnvironmentKind::singularity, "singularity"},
-                                      Named{EnvironmentKind::single_docker, "single-docker"},
-                                      Named{EnvironmentKind::cross_docker, "cross-docker"}};
-};
-template <>
-struct NameTable<Backend> {
-  static constexpr std::string_view what = "backend";
-  static constexpr std::array entries{Named{Backend::openmpi, "openmpi"},
-                                      Named{Backend::mpich, "mpich"},
-                                      Named{Backend::cuda_aware_mpi, "cuda-aware-mpi"},
-                                      Named{Backend::gloo, "gloo"}, Named{Backend::nccl, "nccl"}};
-};
-template <>
-struct NameTable<Architecture> {
-  static constexpr std::string_view what = "architecture";
-  static constexpr std::array entries{Named{Architecture::ps, "ps"},
-                                      Named{Architecture::ring, "ring"}};
-};
-template <>
-struct NameTable<Collective> {
-  static constexpr std::string_view what = "collective";
-  static constexpr std::array entries{Named{Collective::broadcast, "broadcast"},
-                                      Named{Collective::reduce, "reduce"},
-                                      Named{Collective::allreduce, "allreduce"},
-                                      Named{Collective::allgather, "allgather"},
-                                      Named{Collective::reduce_scatter, "reduce_scatter"},
-                                      Named{Collective::gather, "gather"},
-                                      Named{Collective::alltoall, "alltoall"},
-                                      Named{Collective::sendrecv, "sendrecv"},
-                                      Named{Collective::push, "push"},
-                                      Named{Collective::pull, "pull"},
-                                      Named{Collective::push_pull, "push_pull"},
-                                      Named{Collective::training, "training"},
-                                      Named{Collective::alltoallv, "alltoallv"}};
-};
-template <>
-struct NameTable<DataType> {
-  static constexpr std::string_view what = "datatype";
-  static constexpr std::array entries{
-      Named{DataType::float32, "float32"}, Named{DataType::float64, "float64"},
-      Named{DataType::float16, "float16"}, Named{DataType::bfloat16, "bfloat16"},
-      Named{DataType::int32, "int32"}};
-};
-template <>
-struct NameTable<Cadence> {
-  static constexpr std::string_view what = "cadence";
-  static constexpr std::array entries{Named{Cadence::isolated, "isolated"},
-                                      Named{Cadence::batched, "batched"}};
-};
-template <>
-struct NameTable<RankAggregation> {
-  static constexpr std::string_view what = "rank aggregation";
-  static constexpr std::array entries{Named{RankAggregation::max, "max"},
-                                      Named{RankAggregation::mean, "mean"},
-                                      Named{RankAggregation::min, "min"}};
-};
-template <>
-struct NameTable<CellStatus> {
-  static constexpr std::string_view what = "cell status";
-  static constexpr std::array entries{
-      Named{CellStatus::planned, "planned"},     Named{CellStatus::ok, "ok"},
-      Named{CellStatus::failed, "failed"},       Named{CellStatus::unsupported, "unsupported"},
-      Named{CellStatus::timed_out, "timed_out"}, Named{CellStatus::interrupted, "interrupted"}};
-};
-template <>
-struct NameTable<LaunchStatus> {
-  static constexpr std::string_view what = "launch status";
-  static constexpr std::array entries{
-      Named{LaunchStatus::running, "running"}, Named{LaunchStatus::ok, "ok"},
-      Named{LaunchStatus::failed, "failed"}, Named{LaunchStatus::timed_out, "timed_out"},
-      Named{LaunchStatus::interrupted, "interrupted"}};
-};
-template <>
-struct NameTable<KnobScope> {
-  static constexpr std::string_view what = "knob scope";
-  static constexpr std::array entries{Named{KnobScope::launch, "launch"},
-                                      Named{KnobScope::communicator, "communicator"},
-                                      Named{KnobScope::call, "call"}};
-};
+/// A list of enumerators as its text spells them, with `word` in the place of each `_`.
+template <std::size_t kSize>
+constexpr std::array<char, kSize> spelled_list(const char (&list)[kSize], char word) {
+  std::array<char, kSize> text{};
+  for (std::size_t i = 0; i < kSize; ++i) text[i] = list[i] == '_' ? word : list[i];
+  return text;
+}
+
+/// The values of such a list, which count from 0. A `_` at a name's end keeps it from being a
+/// keyword.
+template <class E, std::size_t kCount>
+constexpr std::array<Named<E>, kCount> named_values(std::string_view list, char word) {
+  std::array<Named<E>, kCount> values{};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    auto name = list.substr(0, list.find(','));
+    list.remove_prefix(i + 1 < kCount ? name.size() + 2 : name.size());
+    if (name.ends_with(word)) name.remove_suffix(1);
+    values[i] = {static_cast<E>(i), name};
+  }
+  return values;
+}
+
+/// An enum and its names in one list: DYN_NAMED_ENUM(Place, "place", '-', on_host, in_container)
+/// names "on-host" and "in-container".
+#define DYN_NAMED_ENUM(Enum, what_it_is, word, ...)                                             \
+  enum class Enum { __VA_ARGS__ };                                                              \
+  template <>                                                                                   \
+  struct NameTable<Enum> {                                                                      \
+    static constexpr std::string_view what = what_it_is;                                        \
+    static constexpr auto spelling = spelled_list(#__VA_ARGS__, word);                          \
+    static constexpr std::size_t count = std::count(spelling.begin(), spelling.end(), ',') + 1; \
+    static constexpr auto entries =                                                             \
+        named_values<Enum, count>({spelling.data(), spelling.size() - 1}, word);                \
+  }
+
+/// What separates the ranks from each other and from the host. A profile refines one of these.
+DYN_NAMED_ENUM(EnvironmentKind, "environment", '-', bare_metal, singularity, single_docker,
+               cross_docker);
+DYN_NAMED_ENUM(Backend, "backend", '-', openmpi, mpich, cuda_aware_mpi, gloo, nccl);
+DYN_NAMED_ENUM(Architecture, "architecture", '-', ps, ring);
+DYN_NAMED_ENUM(
+    Collective, "collective", '_', broadcast, reduce, allreduce, allgather, reduce_scatter, gather,
+    alltoall, sendrecv,
+    push,        ///< PS: every worker's tensor goes to the server, which sums it
+    pull,        ///< PS: the server's tensor goes to every worker
+    push_pull,   ///< PS: push, then pull of the sum
+    training,    ///< one step of data-parallel training, by the method the cell's algorithm names
+    alltoallv);  ///< all-to-all whose parts differ: 1, 2, ... ranks shares, see share_of_distance
+
+DYN_NAMED_ENUM(DataType, "datatype", '-', float32, float64, float16, bfloat16, int32);
+/// isolated: ranks are synchronised before every sample, a sample is one call.
+/// batched: ranks are synchronised before every sample, a sample is the mean of k back-to-back
+/// calls.
+DYN_NAMED_ENUM(Cadence, "cadence", '-', isolated, batched);
+/// How one iteration's time is made from the ranks' times.
+DYN_NAMED_ENUM(RankAggregation, "rank aggregation", '-', max, mean, min);
+DYN_NAMED_ENUM(CellStatus, "cell status", '_', planned, ok, failed, unsupported, timed_out,
+               interrupted);
+DYN_NAMED_ENUM(LaunchStatus, "launch status", '_', running, ok, failed, timed_out, interrupted);
+/// When a setting takes effect, hence what must be done again to change it.
+DYN_NAMED_ENUM(KnobScope, "knob scope", '-', launch, communicator, call);
 
 /// The canonical spelling of a value.
 template <class E>

@@ -12,14 +12,7 @@
 namespace dynamiccl {
 
 /// What a reduction does with the ranks' elements.
-enum class ReduceOp { sum, max, min, prod };
-template <>
-struct NameTable<ReduceOp> {
-  static constexpr std::string_view what = "reduction operation";
-  static constexpr std::array entries{Named{ReduceOp::sum, "sum"}, Named{ReduceOp::max, "max"},
-                                      Named{ReduceOp::min, "min"}, Named{ReduceOp::prod, "prod"}};
-};
-
+DYN_NAMED_ENUM(ReduceOp, "reduction operation", '-', sum, max, min, prod);
 /// Settings of a cell (WorkCell::knobs) that say what is called and how it is timed. They are the
 /// worker's to obey and no setting of a library: cells that differ in one are other work, and none
 /// of them is a better choice than another.

@@ -127,8 +127,8 @@ std::vector<std::string> that_name_methods(const std::vector<SourceFile>& files)
 
 /// Where a backend may be named: its tables, and code that is about one library alone.
 constexpr std::array kNamesBackends{
-    "core/vocabulary/vocabulary.hpp", "core/vocabulary/backend.hpp",
-    "workers/run/backend_table.cpp", "orchestrator/launch/launcher.cpp",
+    "core/vocabulary/backend.hpp", "workers/run/backend_table.cpp",
+    "orchestrator/launch/launcher.cpp",
     // By whom a method, a cause or a pair of nodes is measured, in order of preference.
     "train/spec/training_method.hpp", "orchestrator/doctor/causes.cpp",
     "orchestrator/doctor/preflight.hpp", "orchestrator/doctor/preflight.cpp",

@@ -76,17 +76,10 @@ struct NameTable<FeedbackWish> {
 };
 
 /// "layer_bits": how many bits a value of each gradient gets.
-enum class LayerBits {
-  even,  ///< as many in all
-  size   ///< 8 in gradients of up to kFewValues, which are few bytes; `bits` in others
-};
-
-template <>
-struct NameTable<LayerBits> {
-  static constexpr std::string_view what = "bits of a layer";
-  static constexpr std::array entries{Named{LayerBits::even, "even"},
-                                      Named{LayerBits::size, "size"}};
-};
+DYN_NAMED_ENUM(
+    LayerBits, "bits of a layer", '-',
+    even,   ///< as many in all
+    size);  ///< 8 in gradients of up to kFewValues, which are few bytes; `bits` in others
 
 /// A codec and what it needs to know, the same on every rank.
 struct CodecSettings {

@@ -13,87 +13,32 @@
 
 namespace dynamiccl {
 
-enum class TrainingModel { mlp, cnn, cnn_small, resnet18, resnet50, bert_base, bert_large };
+DYN_NAMED_ENUM(TrainingModel, "model", '-', mlp, cnn, cnn_small, resnet18, resnet50, bert_base,
+               bert_large);
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
-enum class MergeRule { optimal, greedy };
+DYN_NAMED_ENUM(MergeRule, "merge rule", '-', optimal, greedy);
 /// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
 /// pull weights.
-enum class OptimizerPlace { worker, server };
+DYN_NAMED_ENUM(OptimizerPlace, "place of the optimizer", '-', worker, server);
 /// Where the servers are: ranks that do nothing else, or the first workers' own.
-enum class ServerPlacement { dedicated, colocated };
+DYN_NAMED_ENUM(ServerPlacement, "placement of servers", '-', dedicated, colocated);
 /// Where what workers push to dedicated servers is summed. All but the host's are NCCL's.
-enum class ServerSums {
-  host,  ///< by the servers' processors, of messages of the host
-  gpu,   ///< by the servers' GPUs in rank order, of what NCCL sends and receives
-  chief  ///< by NCCL onto the first worker's GPU, which feeds a server without one by the host
-};
+DYN_NAMED_ENUM(
+    ServerSums, "place of the servers' sums", '-',
+    host,    ///< by the servers' processors, of messages of the host
+    gpu,     ///< by the servers' GPUs in rank order, of what NCCL sends and receives
+    chief);  ///< by NCCL onto the first worker's GPU, which feeds a server without one by the host
+
 /// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
 /// memory, our own methods without servers).
-enum class Packing { none, exponents };
+DYN_NAMED_ENUM(Packing, "packing", '-', none, exponents);
 /// What a GPU computes products in; weights, gradients and sums stay fp32.
-enum class Precision { fp32, tf32, bf16 };
+DYN_NAMED_ENUM(Precision, "precision", '-', fp32, tf32, bf16);
 /// How many samples each worker has of its own, whose averages are weighted by it (FedAvg).
-enum class DataShares {
-  equal,  ///< the same, dealt anew in each epoch
-  linear  ///< the first worker one part, the second two, ...; no worker sees another's
-};
-
-template <>
-struct NameTable<TrainingModel> {
-  static constexpr std::string_view what = "model";
-  static constexpr std::array entries{Named{TrainingModel::mlp, "mlp"},
-                                      Named{TrainingModel::cnn, "cnn"},
-                                      Named{TrainingModel::cnn_small, "cnn-small"},
-                                      Named{TrainingModel::resnet18, "resnet18"},
-                                      Named{TrainingModel::resnet50, "resnet50"},
-                                      Named{TrainingModel::bert_base, "bert-base"},
-                                      Named{TrainingModel::bert_large, "bert-large"}};
-};
-template <>
-struct NameTable<MergeRule> {
-  static constexpr std::string_view what = "merge rule";
-  static constexpr std::array entries{Named{MergeRule::optimal, "optimal"},
-                                      Named{MergeRule::greedy, "greedy"}};
-};
-template <>
-struct NameTable<OptimizerPlace> {
-  static constexpr std::string_view what = "place of the optimizer";
-  static constexpr std::array entries{Named{OptimizerPlace::worker, "worker"},
-                                      Named{OptimizerPlace::server, "server"}};
-};
-
-template <>
-struct NameTable<ServerPlacement> {
-  static constexpr std::string_view what = "placement of servers";
-  static constexpr std::array entries{Named{ServerPlacement::dedicated, "dedicated"},
-                                      Named{ServerPlacement::colocated, "colocated"}};
-};
-template <>
-struct NameTable<ServerSums> {
-  static constexpr std::string_view what = "place of the servers' sums";
-  static constexpr std::array entries{Named{ServerSums::host, "host"},
-                                      Named{ServerSums::gpu, "gpu"},
-                                      Named{ServerSums::chief, "chief"}};
-};
-template <>
-struct NameTable<Packing> {
-  static constexpr std::string_view what = "packing";
-  static constexpr std::array entries{Named{Packing::none, "none"},
-                                      Named{Packing::exponents, "exponents"}};
-};
-template <>
-struct NameTable<DataShares> {
-  static constexpr std::string_view what = "shares of the data";
-  static constexpr std::array entries{Named{DataShares::equal, "equal"},
-                                      Named{DataShares::linear, "linear"}};
-};
-template <>
-struct NameTable<Precision> {
-  static constexpr std::string_view what = "precision";
-  static constexpr std::array entries{Named{Precision::fp32, "fp32"},
-                                      Named{Precision::tf32, "tf32"},
-                                      Named{Precision::bf16, "bf16"}};
-};
+DYN_NAMED_ENUM(
+    DataShares, "shares of the data", '-',
+    equal,    ///< the same, dealt anew in each epoch
+    linear);  ///< the first worker one part, the second two, ...; no worker sees another's
 
 /// Data that is made: patterns that are learnt in few steps; fainter ones with labels that are
 /// partly wrong, for which plain SGD needs hundreds of steps and never finds all.

@@ -11,20 +11,11 @@
 namespace dynamiccl {
 
 /// Who averages weights with whom, where there is neither server nor all-reduce.
-enum class PeerGraph {
-  ring,         ///< with both neighbours
-  torus,        ///< with up to four, in a grid as near to a square as there is
-  exponential,  ///< with those 1, 2, 4, ... ahead, directed
-  random_pairs  ///< in each round with another one, drawn at random
-};
-
-template <>
-struct NameTable<PeerGraph> {
-  static constexpr std::string_view what = "topology";
-  static constexpr std::array entries{
-      Named{PeerGraph::ring, "ring"}, Named{PeerGraph::torus, "torus"},
-      Named{PeerGraph::exponential, "exponential"}, Named{PeerGraph::random_pairs, "random-pairs"}};
-};
+DYN_NAMED_ENUM(PeerGraph, "topology", '-',
+               ring,           ///< with both neighbours
+               torus,          ///< with up to four, in a grid as near to a square as there is
+               exponential,    ///< with those 1, 2, 4, ... ahead, directed
+               random_pairs);  ///< in each round with another one, drawn at random
 
 /// One worker's part of a round: its new weights are `self` times its own and `weight` times each
 /// neighbour's. Over all workers that is a doubly stochastic matrix, so that the mean stays.

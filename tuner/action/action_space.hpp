@@ -13,14 +13,7 @@
 namespace dynamiccl {
 
 /// Implementation knobs are chosen first, resources inside that choice.
-enum class KnobRole { implementation, resource };
-template <>
-struct NameTable<KnobRole> {
-  static constexpr std::string_view what = "knob role";
-  static constexpr std::array entries{Named{KnobRole::implementation, "implementation"},
-                                      Named{KnobRole::resource, "resource"}};
-};
-
+DYN_NAMED_ENUM(KnobRole, "knob role", '-', implementation, resource);
 /// One factor of the action.
 struct Knob {
   std::string name;  ///< "algorithm", "protocol", "transport", "channels", "segment_bytes", ...

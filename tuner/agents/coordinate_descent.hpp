@@ -8,17 +8,8 @@
 namespace dynamiccl {
 
 /// Lifecycle of a key under coordinate descent.
-enum class DescentPhase { idle, probing, improving, advance_dimension, converged };
-template <>
-struct NameTable<DescentPhase> {
-  static constexpr std::string_view what = "descent phase";
-  static constexpr std::array entries{Named{DescentPhase::idle, "idle"},
-                                      Named{DescentPhase::probing, "probing"},
-                                      Named{DescentPhase::improving, "improving"},
-                                      Named{DescentPhase::advance_dimension, "advance-dimension"},
-                                      Named{DescentPhase::converged, "converged"}};
-};
-
+DYN_NAMED_ENUM(DescentPhase, "descent phase", '-', idle, probing, improving, advance_dimension,
+               converged);
 /// The search of AutoCCL (Xu et al., NSDI 2025, Fig. 2 and 5), per key:
 ///   for every implementation subspace (algorithm, protocol, transport):
 ///     p = a random resource configuration; lr = 0.01; dimension = 0

@@ -9,18 +9,10 @@
 namespace dynamiccl {
 
 /// How ranks of one machine that stay apart become one host to NCCL (docs/one-host.md).
-enum class OneHostWay {
-  none,
-  settings,  ///< they have one memory folder at /dev/shm, and NCCL's own settings do the rest
-  library,   ///< a preloaded library, and a memory folder anywhere
-};
-template <>
-struct NameTable<OneHostWay> {
-  static constexpr std::string_view what = "way to one host";
-  static constexpr std::array entries{Named{OneHostWay::none, "none"},
-                                      Named{OneHostWay::settings, "settings"},
-                                      Named{OneHostWay::library, "library"}};
-};
+DYN_NAMED_ENUM(
+    OneHostWay, "way to one host", '-', none,
+    settings,  ///< they have one memory folder at /dev/shm, and NCCL's own settings do the rest
+    library);  ///< a preloaded library, and a memory folder anywhere
 
 /// Where containers see the folder, unless somebody names another place.
 inline constexpr const char* kUsualFolder = "/run/job";

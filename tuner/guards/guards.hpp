@@ -12,27 +12,14 @@
 namespace dynamiccl {
 
 /// What a guard decides about a choice.
-enum class GuardVerdict {
-  pass,
-  ina_passthrough,      ///< in-network aggregation is active: never a reducing choice
-  no_actuator,          ///< a library that cannot be set from here
-  failed,               ///< the setting failed or gave wrong data
-  above_gloo_floor,     ///< slower than 2x Gloo on the same task
-  slower_than_default,  ///< slower than the default beyond noise
-  not_confirmed         ///< not surely faster than the default on fresh launches; taken back
-};
-template <>
-struct NameTable<GuardVerdict> {
-  static constexpr std::string_view what = "guard verdict";
-  static constexpr std::array entries{
-      Named{GuardVerdict::pass, "pass"},
-      Named{GuardVerdict::ina_passthrough, "ina-passthrough"},
-      Named{GuardVerdict::no_actuator, "no-actuator"},
-      Named{GuardVerdict::failed, "failed"},
-      Named{GuardVerdict::above_gloo_floor, "above-gloo-floor"},
-      Named{GuardVerdict::slower_than_default, "slower-than-default"},
-      Named{GuardVerdict::not_confirmed, "not-confirmed"}};
-};
+DYN_NAMED_ENUM(
+    GuardVerdict, "guard verdict", '-', pass,
+    ina_passthrough,      ///< in-network aggregation is active: never a reducing choice
+    no_actuator,          ///< a library that cannot be set from here
+    failed,               ///< the setting failed or gave wrong data
+    above_gloo_floor,     ///< slower than 2x Gloo on the same task
+    slower_than_default,  ///< slower than the default beyond noise
+    not_confirmed);       ///< not surely faster than the default on fresh launches; taken back
 
 /// Flags that reach the user; core/statistics/saturation.hpp has one more.
 inline constexpr std::string_view kNonActionable = "non_actionable_regime";

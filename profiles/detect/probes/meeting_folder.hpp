@@ -11,30 +11,15 @@ namespace dynamiccl {
 /// What keeps a folder from making isolated ranks one host to NCCL. The rules are those of the
 /// library that does it (docs/one-host.md): what the doctor says of a folder is what a job will
 /// meet.
-enum class FolderTrouble {
-  none,
-  missing,       ///< cannot be opened: not there, or not mounted here
-  not_a_folder,  ///< a file
-  too_long,      ///< its path
-  forbidden,     ///< this user may not open it, or not make files in it
-  not_writable,  ///< mounted read-only
-  full,          ///< no room for a file
-  no_sockets,    ///< its file system takes no UNIX sockets
-  not_memory,    ///< its file system is no tmpfs, and may be another machine's too
-};
-template <>
-struct NameTable<FolderTrouble> {
-  static constexpr std::string_view what = "folder trouble";
-  static constexpr std::array entries{Named{FolderTrouble::none, "none"},
-                                      Named{FolderTrouble::missing, "missing"},
-                                      Named{FolderTrouble::not_a_folder, "not a folder"},
-                                      Named{FolderTrouble::too_long, "too long"},
-                                      Named{FolderTrouble::forbidden, "forbidden"},
-                                      Named{FolderTrouble::not_writable, "not writable"},
-                                      Named{FolderTrouble::full, "full"},
-                                      Named{FolderTrouble::no_sockets, "no sockets"},
-                                      Named{FolderTrouble::not_memory, "not memory"}};
-};
+DYN_NAMED_ENUM(FolderTrouble, "folder trouble", ' ', none,
+               missing,       ///< cannot be opened: not there, or not mounted here
+               not_a_folder,  ///< a file
+               too_long,      ///< its path
+               forbidden,     ///< this user may not open it, or not make files in it
+               not_writable,  ///< mounted read-only
+               full,          ///< no room for a file
+               no_sockets,    ///< its file system takes no UNIX sockets
+               not_memory);   ///< its file system is no tmpfs, and may be another machine's too
 
 /// What a process finds in the folder in which it is to meet others.
 struct MeetingFolder {
