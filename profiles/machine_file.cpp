@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/network_topology.hpp"
 #include "core/vocabulary/text.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "core/vocabulary/text.hpp"
 #include "profiles/strict_toml.hpp"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <filesystem>
 #include <set>
 
 #include "core/vocabulary/backend.hpp"

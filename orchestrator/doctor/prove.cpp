@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -16,7 +15,6 @@
 #include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
 #include "core/vocabulary/backend.hpp"
-#include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_text.hpp"
 #include "core/vocabulary/malloc_settings.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"

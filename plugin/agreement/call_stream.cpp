@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <new>
 
 #include "core/vocabulary/file_limit.hpp"
 #include "plugin/agreement/folder_files.hpp"

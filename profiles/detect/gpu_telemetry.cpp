@@ -1,7 +1,6 @@
 #include "profiles/detect/gpu_telemetry.hpp"
 
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "profiles/detect/probes/known.hpp"

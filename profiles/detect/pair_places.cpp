@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"

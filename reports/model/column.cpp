@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"

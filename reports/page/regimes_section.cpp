@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <set>
-#include <utility>
 
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"

@@ -1,7 +1,6 @@
 #include "train/exchange/coded_reducer.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "train/codecs/gtopk.hpp"

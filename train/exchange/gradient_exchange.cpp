@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 
 #include "train/exchange/reducers.hpp"
 #include "train/exchange/staged.hpp"

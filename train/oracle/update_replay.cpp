@@ -12,7 +12,6 @@
 #include "train/plan/sgd.hpp"
 #include "train/synchronise/asynchronous_training.hpp"
 #include "train/synchronise/worker_group.hpp"
-#include "workers/tags.hpp"
 
 namespace dynamiccl {
 namespace {

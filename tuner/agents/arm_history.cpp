@@ -1,6 +1,5 @@
 #include "tuner/agents/arm_history.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/statistics/statistics.hpp"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"

@@ -1,6 +1,5 @@
 #include "tuner/learn/search_score.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/statistics/statistics.hpp"

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "tuner/simulator/collective_cost.hpp"

@@ -1,6 +1,5 @@
 #include "tuner/simulator/vector_simulator.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace dynamiccl {

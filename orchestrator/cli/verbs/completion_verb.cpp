@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"

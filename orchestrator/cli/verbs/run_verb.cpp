@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "containers/start/environment.hpp"
 #include "core/vocabulary/counted.hpp"

@@ -14,7 +14,6 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/run/held_folder.hpp"
-#include "orchestrator/run/run_setup.hpp"
 
 namespace dynamiccl {
 namespace {

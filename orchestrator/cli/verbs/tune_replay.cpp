@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "core/vocabulary/counted.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
-#include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "orchestrator/tune/run_plan.hpp"

@@ -4,9 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <memory>
-#include <set>
 
-#include "containers/start/environment.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/counted.hpp"
@@ -19,7 +17,6 @@
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/cli/verbs/unfinished_run.hpp"
-#include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/machine.hpp"

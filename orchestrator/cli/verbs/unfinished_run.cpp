@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/tune/samples.hpp"

@@ -11,7 +11,6 @@
 #include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/tune/job/job_words.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/probes/one_host.hpp"
 #include "tuner/agents/policy_file.hpp"
 #include "tuner/export/one_host.hpp"
 #include "tuner/job/mpi_space.hpp"

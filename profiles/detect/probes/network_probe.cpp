@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/probe.hpp"

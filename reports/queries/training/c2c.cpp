@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <map>
-#include <tuple>
 
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/statistics.hpp"

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <map>
-
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/group_tiers.hpp"
