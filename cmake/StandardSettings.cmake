@@ -30,8 +30,14 @@ if(DYNAMICCL_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${DYNAMICCL_CCACHE}")
 endif()
 
-# dyn_library(NAME SOURCES... ): one library per folder.
+# dyn_library(NAME SOURCES... ): one library per folder, built where a program that is built needs it.
 function(dyn_library name)
-  add_library(${name} STATIC ${ARGN})
+  add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${name} PRIVATE dyn_options)
+endfunction()
+# dyn_seldom_runs(TARGETS...): what waits for others, or for a disk, most of its time. Compiling it is what a first build waits for.
+function(dyn_seldom_runs)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endforeach()
 endfunction()
