@@ -64,49 +64,18 @@ std::string imex_line(const Symptoms& symptoms);
 std::vector<Finding> find_causes(const Symptoms& symptoms);
 
 // One file per group of causes; declared here for the table alone.
-std::optional<Symptom> look_for_blocked_cma(const Symptoms& symptoms);
-Fix fix_blocked_cma(const Symptoms& symptoms);
-std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms);
-Fix fix_separate_pids(const Symptoms& symptoms);
-std::optional<Symptom> look_for_separate_users(const Symptoms& symptoms);
-Fix fix_separate_users(const Symptoms& symptoms);
-std::optional<Symptom> look_for_separate_memory(const Symptoms& symptoms);
-Fix fix_separate_memory(const Symptoms& symptoms);
-std::optional<Symptom> look_for_small_shm(const Symptoms& symptoms);
-Fix fix_small_shm(const Symptoms& symptoms);
-std::optional<Symptom> look_for_bridge(const Symptoms& symptoms);
-Fix fix_bridge(const Symptoms& symptoms);
-std::optional<Symptom> look_for_capped_link(const Symptoms& symptoms);
-Fix fix_capped_link(const Symptoms& symptoms);
-std::optional<Symptom> look_for_dealt_ranks(const Symptoms& symptoms);
-Fix fix_dealt_ranks(const Symptoms& symptoms);
-std::optional<Symptom> look_for_wrong_interface(const Symptoms& symptoms);
-Fix fix_wrong_interface(const Symptoms& symptoms);
-std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms);
-Fix fix_no_interface(const Symptoms& symptoms);
-std::optional<Symptom> look_for_slow_setting(const Symptoms& symptoms);
-Fix fix_slow_setting(const Symptoms& symptoms);
-std::optional<Symptom> look_for_refused_setting(const Symptoms& symptoms);
-Fix fix_refused_setting(const Symptoms& symptoms);
-std::optional<Symptom> look_for_absent_folder(const Symptoms& symptoms);
-Fix fix_absent_folder(const Symptoms& symptoms);
-std::optional<Symptom> look_for_doubtful_setting(const Symptoms& symptoms);
-Fix fix_doubtful_setting(const Symptoms& symptoms);
-std::optional<Symptom> look_for_shared_core(const Symptoms& symptoms);
-Fix fix_shared_core(const Symptoms& symptoms);
-std::optional<Symptom> look_for_cpu_quota(const Symptoms& symptoms);
-Fix fix_cpu_quota(const Symptoms& symptoms);
-std::optional<Symptom> look_for_oversubscription(const Symptoms& symptoms);
-Fix fix_oversubscription(const Symptoms& symptoms);
-std::optional<Symptom> look_for_faulted_buffers(const Symptoms& symptoms);
-Fix fix_faulted_buffers(const Symptoms& symptoms);
-std::optional<Symptom> look_for_reference_blas(const Symptoms& symptoms);
-Fix fix_reference_blas(const Symptoms& symptoms);
-std::optional<Symptom> look_for_gpu_boundary(const Symptoms& symptoms);
-Fix fix_gpu_boundary(const Symptoms& symptoms);
-std::optional<Symptom> look_for_unusable_folder(const Symptoms& symptoms);
-Fix fix_unusable_folder(const Symptoms& symptoms);
-std::optional<Symptom> look_for_gpu_sockets(const Symptoms& symptoms);
-Fix fix_gpu_sockets(const Symptoms& symptoms);
+using LookForCause = std::optional<Symptom>(const Symptoms& symptoms);
+using FixOfCause = Fix(const Symptoms& symptoms);
+LookForCause look_for_blocked_cma, look_for_separate_pids, look_for_separate_users,
+    look_for_separate_memory, look_for_small_shm, look_for_bridge, look_for_capped_link,
+    look_for_dealt_ranks, look_for_wrong_interface, look_for_no_interface, look_for_slow_setting,
+    look_for_refused_setting, look_for_absent_folder, look_for_doubtful_setting,
+    look_for_shared_core, look_for_cpu_quota, look_for_oversubscription, look_for_faulted_buffers,
+    look_for_reference_blas, look_for_gpu_boundary, look_for_unusable_folder, look_for_gpu_sockets;
+FixOfCause fix_blocked_cma, fix_separate_pids, fix_separate_users, fix_separate_memory,
+    fix_small_shm, fix_bridge, fix_capped_link, fix_dealt_ranks, fix_wrong_interface,
+    fix_no_interface, fix_slow_setting, fix_refused_setting, fix_absent_folder,
+    fix_doubtful_setting, fix_shared_core, fix_cpu_quota, fix_oversubscription, fix_faulted_buffers,
+    fix_reference_blas, fix_gpu_boundary, fix_unusable_folder, fix_gpu_sockets;
 
 }  // namespace dynamiccl

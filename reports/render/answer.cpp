@@ -33,9 +33,8 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::size_t kUsualWidth = 100;
 constexpr std::size_t kLeastWidth = 60;
-constexpr std::size_t kLines = 30;  // of the usual width, where the machine has little to say
+constexpr std::size_t kLines = 30;  // where the machine has little to say
 constexpr std::size_t kLeastRows = 3;
 constexpr std::size_t kMostRows = 12;
 constexpr std::size_t kMostCauses = 2;

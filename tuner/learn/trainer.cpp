@@ -213,8 +213,6 @@ class PpoTrainer::Impl {
     report.value_loss += weight * value_loss.item<double>();
     report.entropy += weight * now.entropy.sum().item<double>();
     report.divergence += weight * (old - fresh).mean().item<double>();
-    report.clipped_share +=
-        weight * (ratio - 1).abs().gt(options_.clip).to(torch::kFloat32).mean().item<double>();
   }
 
   PpoReport update(const Rollout& rollout) {

@@ -24,9 +24,8 @@ struct PpoOptions {
 struct PpoReport {
   double policy_loss = 0;
   double value_loss = 0;
-  double entropy = 0;        ///< per head
-  double divergence = 0;     ///< mean of old minus new log probability
-  double clipped_share = 0;  ///< of the decisions
+  double entropy = 0;     ///< per head
+  double divergence = 0;  ///< mean of old minus new log probability
 };
 
 /// Differences between the forward pass of torch and the one that runs without it.

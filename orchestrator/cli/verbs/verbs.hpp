@@ -38,27 +38,13 @@ struct Shared {
 };
 
 /// Each adds its subcommand; its callback does the work, throws Error, and sets shared.exit_code.
-void add_run_verb(CLI::App& app, Shared& shared);
-void add_plan_verb(CLI::App& app, Shared& shared);
-void add_query_verb(CLI::App& app, Shared& shared);
-void add_list_verb(CLI::App& app, Shared& shared);
-void add_show_verb(CLI::App& app, Shared& shared);
-void add_report_verb(CLI::App& app, Shared& shared);
-void add_export_verb(CLI::App& app, Shared& shared);
-void add_clean_verb(CLI::App& app, Shared& shared);
-void add_tune_verb(CLI::App& app, Shared& shared);
+using AddVerb = void(CLI::App& app, Shared& shared);
+AddVerb add_run_verb, add_plan_verb, add_query_verb, add_list_verb, add_show_verb, add_report_verb,
+    add_export_verb, add_clean_verb, add_tune_verb, add_train_verb, add_doctor_verb,
+    add_compare_verb, add_gate_verb, add_import_verb, add_replay_verb, add_completion_verb,
+    add_schema_verb, add_experiments_verb, add_predict_verb;
 /// Takes the mode of `tune` out of a command line, or finds out which one an old spelling means.
 void take_tune_mode(std::vector<std::string>& argv, Shared& shared);
-void add_train_verb(CLI::App& app, Shared& shared);
-void add_doctor_verb(CLI::App& app, Shared& shared);
-void add_compare_verb(CLI::App& app, Shared& shared);
-void add_gate_verb(CLI::App& app, Shared& shared);
-void add_import_verb(CLI::App& app, Shared& shared);
-void add_replay_verb(CLI::App& app, Shared& shared);
-void add_completion_verb(CLI::App& app, Shared& shared);
-void add_schema_verb(CLI::App& app, Shared& shared);
-void add_experiments_verb(CLI::App& app, Shared& shared);
-void add_predict_verb(CLI::App& app, Shared& shared);
 
 /// An option that takes some words only: help lists them as its value, and completion offers what
 /// help lists. The verb itself checks the value, for a message that names the nearest word.

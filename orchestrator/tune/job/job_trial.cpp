@@ -219,7 +219,6 @@ class Observer {
     const auto reading = leader_.watch().reading(table->epoch);
     if (!reading || reading->steps < least_steps() || table->table == request_.table) return;
     result.learnt_step = reading->step;
-    result.learnt_steps = reading->steps;
     if (reading->step.count() > result.step.count()) return;
     result.learnt = table->table;
     result.origin.ranks = table->ranks;

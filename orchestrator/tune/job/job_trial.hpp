@@ -80,12 +80,11 @@ struct JobTrialResult {
   std::optional<JobFacts> facts;
   std::vector<MixEntry> mix;
   std::uint64_t calls = 0;
-  /// What was learnt, with the steps under it; nullopt: nothing, or nothing that was not slower.
+  /// What was learnt; nullopt: nothing, or nothing that was not slower.
   std::optional<CallTable> learnt;
   TableOrigin origin;  ///< of what was learnt, else of the largest communicator
   std::vector<TableEntry> entries;
   Micros learnt_step{};
-  std::size_t learnt_steps = 0;
   bool settled = false;  ///< there is no more to learn
   std::vector<DecisionRecord> decisions;
   std::vector<std::string> notes;  ///< of the leader
