@@ -331,19 +331,11 @@ std::string applied_advice(const TuningResult& result) {
 
 Table replay_table(const std::vector<ReplayScore>& scores) {
   Table table;
-  table.columns = {"agent",
-                   "tasks",
-                   "seeds",
-                   "evaluations",
-                   "of_exhaustive_percent",
-                   "gain_percent_of_oracle",
-                   "lowest_seed_percent",
-                   "held_out_tasks",
-                   "held_out_gain_percent",
-                   "evaluations_to_95",
-                   "reached_95_percent",
-                   "slower",
-                   "worst_ratio"};
+  table.columns = split(
+      "agent tasks seeds evaluations of_exhaustive_percent gain_percent_of_oracle "
+      "lowest_seed_percent held_out_tasks held_out_gain_percent evaluations_to_95 "
+      "reached_95_percent slower worst_ratio",
+      ' ');
   for (const ReplayScore& score : scores) {
     table.rows.push_back(
         {score.agent, count(score.tasks), count(score.seeds), score.evaluations,
@@ -358,20 +350,11 @@ Table replay_table(const std::vector<ReplayScore>& scores) {
 
 Table confirmed_table(const std::vector<ConfirmedScore>& scores) {
   Table table;
-  table.columns = {"agent",
-                   "tasks",
-                   "oracle_saves_percent",
-                   "gain_percent_of_oracle",
-                   "lowest_seed_percent",
-                   "held_out_tasks",
-                   "held_out_gain_percent",
-                   "choices",
-                   "kept",
-                   "slower",
-                   "unconfirmed_gain_percent",
-                   "unconfirmed_slower",
-                   "faster_than_descent",
-                   "slower_than_descent"};
+  table.columns = split(
+      "agent tasks oracle_saves_percent gain_percent_of_oracle lowest_seed_percent held_out_tasks "
+      "held_out_gain_percent choices kept slower unconfirmed_gain_percent unconfirmed_slower "
+      "faster_than_descent slower_than_descent",
+      ' ');
   for (const ConfirmedScore& score : scores)
     table.rows.push_back({score.agent, count(score.tasks), percent(score.oracle_saves),
                           percent(score.gain_share), percent(score.gain_share_lowest),

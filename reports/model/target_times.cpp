@@ -9,6 +9,7 @@
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -188,36 +189,24 @@ std::vector<TargetCell> target_cells(const Reader& reader, std::int64_t run_row)
   return cells;
 }
 
+namespace {
+
+/// In this order, where a cell has them.
+constexpr const char* kTrainingWords =
+    "synchronisation local_steps staleness backups topology group_size slow_momentum local_after "
+    "adapt_every elastic lag_threshold shares participants switch_to switch_after compression "
+    "density bits rank group_compression lars rate_warmup";
+
+}  // namespace
+
 std::string configuration_words(const CellFigure& figure) {
   const auto settings = trained_cell(figure).settings;
   std::string words = figure.algorithm;
-  for (const char* name : {"synchronisation",
-                           "local_steps",
-                           "staleness",
-                           "backups",
-                           "topology",
-                           "group_size",
-                           "slow_momentum",
-                           "local_after",
-                           "adapt_every",
-                           "elastic",
-                           "lag_threshold",
-                           "shares",
-                           "participants",
-                           "switch_to",
-                           "switch_after",
-                           "compression",
-                           "density",
-                           "bits",
-                           "rank",
-                           "group_compression",
-                           "lars",
-                           "rate_warmup"}) {
+  for (const std::string& name : split(kTrainingWords, ' ')) {
     const auto found = settings.find(name);
     if (found == settings.end()) continue;
     const std::string value = found->is_string() ? found->get<std::string>() : found->dump();
-    const std::string_view plain(name);
-    words += plain == "synchronisation" || plain == "compression"
+    words += name == "synchronisation" || name == "compression"
                  ? " " + value
                  : fmt::format(", {} {}", name, value);
   }

@@ -266,33 +266,19 @@ trained_us | us, real | sum of the steps, without evaluations
                                    "training_report"));
 }
 
+namespace {
+
+constexpr const char* kOverviewColumns =
+    "environment backend model batch method settings path workers launches step_us step_low_us "
+    "step_high_us over_ddp over_ddp_low over_ddp_high samples_per_second speedup exposed_us "
+    "prediction_error_percent wire_bytes counted_bytes accuracy epochs trained_us";
+
+}  // namespace
+
 Table training_overview(const Table& report) {
   Table some;
   std::vector<std::size_t> kept;
-  for (const char* name : {"environment",
-                           "backend",
-                           "model",
-                           "batch",
-                           "method",
-                           "settings",
-                           "path",
-                           "workers",
-                           "launches",
-                           "step_us",
-                           "step_low_us",
-                           "step_high_us",
-                           "over_ddp",
-                           "over_ddp_low",
-                           "over_ddp_high",
-                           "samples_per_second",
-                           "speedup",
-                           "exposed_us",
-                           "prediction_error_percent",
-                           "wire_bytes",
-                           "counted_bytes",
-                           "accuracy",
-                           "epochs",
-                           "trained_us"}) {
+  for (const std::string& name : split(kOverviewColumns, ' ')) {
     const auto found = column_index(report, name);
     const bool known =
         found && std::any_of(report.rows.begin(), report.rows.end(), [&](const auto& row) {

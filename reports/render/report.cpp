@@ -67,44 +67,12 @@ std::string head(const Reader& reader, const std::string& run) {
       row.text(0, "seed"), row.text(0, "protocol_json"));
 }
 
-const std::vector<std::string>& csv_columns() {
-  static const std::vector<std::string> columns{"run_id",
-                                                "regime",
-                                                "environment",
-                                                "backend",
-                                                "architecture",
-                                                "collective",
-                                                "size_bytes",
-                                                "ranks",
-                                                "datatype",
-                                                "algorithm",
-                                                "in_place",
-                                                "group_knobs",
-                                                "cell_knobs",
-                                                "launches",
-                                                "status",
-                                                "reason",
-                                                "median_us",
-                                                "median_low_us",
-                                                "median_high_us",
-                                                "interval_method",
-                                                "algbw_bytes_per_s",
-                                                "busbw_bytes_per_s",
-                                                "ratio_to_bare_metal",
-                                                "ratio_low",
-                                                "ratio_high",
-                                                "ratio_method",
-                                                "cadence",
-                                                "barrier",
-                                                "rank_aggregation",
-                                                "algorithm_ran",
-                                                "collective_us",
-                                                "h2d_us",
-                                                "d2h_us",
-                                                "send_us",
-                                                "compute_us"};
-  return columns;
-}
+constexpr const char* kCsvColumns =
+    "run_id regime environment backend architecture collective size_bytes ranks datatype "
+    "algorithm in_place group_knobs cell_knobs launches status reason median_us median_low_us "
+    "median_high_us interval_method algbw_bytes_per_s busbw_bytes_per_s ratio_to_bare_metal "
+    "ratio_low ratio_high ratio_method cadence barrier rank_aggregation algorithm_ran "
+    "collective_us h2d_us d2h_us send_us compute_us";
 
 std::string joined(const std::set<std::string>& texts) {
   return join({texts.begin(), texts.end()}, " ");
@@ -200,7 +168,7 @@ std::string render_report_figures(const Reader& reader, const std::string& run_i
       {run});
   const TableView rows(cells);
   Table table;
-  table.columns = csv_columns();
+  table.columns = split(kCsvColumns, ' ');
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto found = by_cell.find(key_without(figure_cell(rows, i), ""));
     const CellFigure* figure = found == by_cell.end() ? nullptr : found->second;
