@@ -3,12 +3,19 @@
 #include <fmt/format.h>
 
 #include "core/vocabulary/error.hpp"
-#include "core/vocabulary/json.hpp"
+#include "core/vocabulary/named_json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/docker_args.hpp"
 
 namespace dynamiccl {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Capability, name, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EnvironmentProfile, name, kind, description, ranks_per_container,
+                                   network, ipc, uts, pid, user, capabilities, security_options,
+                                   launcher, gpus, environment, declared_aggregation,
+                                   unprivileged_variant)
+
 namespace {
 
 constexpr std::string_view kBindingParameter = "hwloc_base_binding_policy";
@@ -90,9 +97,6 @@ void add_settings(const EnvironmentProfile& profile, std::string& text) {
 
 std::string to_json(const EnvironmentProfile& profile) {
   using nlohmann::json;
-  json capabilities = json::array();
-  for (const auto& capability : profile.capabilities)
-    capabilities.push_back({{"name", capability.name}, {"reason", capability.reason}});
   json backends = json::object();
   for (const auto& [backend, settings] : profile.backend_settings) {
     json& list = backends[std::string(name_of(backend))] = json::array();
@@ -101,26 +105,11 @@ std::string to_json(const EnvironmentProfile& profile) {
                       {"value", setting.value},
                       {"reason", setting.reason}});
   }
-  const json rate = profile.link_bits_per_s ? json(*profile.link_bits_per_s) : json(nullptr);
-  json keys{{"name", profile.name},
-            {"kind", name_of(profile.kind)},
-            {"description", profile.description},
-            {"ranks_per_container", profile.ranks_per_container},
-            {"network", name_of(profile.network)},
-            {"ipc", name_of(profile.ipc)},
-            {"uts", name_of(profile.uts)},
-            {"pid", name_of(profile.pid)},
-            {"user", name_of(profile.user)},
-            {"shm_size_bytes", profile.shm_size.count()},
-            {"capabilities", capabilities},
-            {"security_options", profile.security_options},
-            {"launcher", name_of(profile.launcher)},
-            {"gpus", name_of(profile.gpus)},
-            {"environment", profile.environment},
-            {"backend", backends},
-            {"link_bits_per_s", rate},
-            {"declared_aggregation", profile.declared_aggregation},
-            {"unprivileged_variant", profile.unprivileged_variant}};
+  json keys = profile;
+  keys["shm_size_bytes"] = profile.shm_size.count();
+  keys["backend"] = backends;
+  keys["link_bits_per_s"] =
+      profile.link_bits_per_s ? json(*profile.link_bits_per_s) : json(nullptr);
   // Left out where they are not set, so that profiles without them keep their groups' ids.
   if (!profile.cpus.empty()) keys["cpus"] = profile.cpus;
   if (!profile.shared_tmpfs.empty()) keys["shared_tmpfs"] = profile.shared_tmpfs;
@@ -174,23 +163,8 @@ EnvironmentProfile profile_from_json(const std::string& text) {
   EnvironmentProfile profile;
   try {
     const json o = parsed_json(text);
-    const auto word = [&](const char* key) { return o.at(key).get<std::string>(); };
-    profile.name = word("name");
-    profile.kind = parse_named<EnvironmentKind>(word("kind"));
-    profile.description = word("description");
-    profile.ranks_per_container = o.at("ranks_per_container");
-    profile.network = parse_named<Sharing>(word("network"));
-    profile.ipc = parse_named<Sharing>(word("ipc"));
-    profile.uts = parse_named<Sharing>(word("uts"));
-    profile.pid = parse_named<Sharing>(word("pid"));
-    profile.user = parse_named<Sharing>(word("user"));
+    o.get_to(profile);
     profile.shm_size = Bytes(o.at("shm_size_bytes").get<std::uint64_t>());
-    for (const auto& one : o.at("capabilities"))
-      profile.capabilities.push_back({one.at("name"), one.at("reason")});
-    profile.security_options = o.at("security_options").get<std::vector<std::string>>();
-    profile.launcher = parse_named<LauncherPlace>(word("launcher"));
-    profile.gpus = parse_named<GpuVisibility>(word("gpus"));
-    profile.environment = o.at("environment").get<std::map<std::string, std::string>>();
     for (const auto& [backend, settings] : o.at("backend").items()) {
       auto& list = profile.backend_settings[parse_named<Backend>(backend)];
       for (const auto& one : settings) {
@@ -205,8 +179,6 @@ EnvironmentProfile profile_from_json(const std::string& text) {
     if (o.contains("cpu_limit")) profile.cpu_limit = o.at("cpu_limit");
     if (o.contains("options")) profile.options = options_from(o.at("options"));
     if (!o.at("link_bits_per_s").is_null()) profile.link_bits_per_s = o.at("link_bits_per_s");
-    profile.declared_aggregation = word("declared_aggregation");
-    profile.unprivileged_variant = word("unprivileged_variant");
   } catch (const json::exception& error) {
     throw Error(ErrorKind::data, std::string("stored profile: ") + error.what());
   }
