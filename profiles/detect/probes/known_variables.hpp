@@ -1,13 +1,15 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
 #include <string_view>
 
 namespace dynamiccl {
 
 /// Variables whose values are settings of communication and are recorded: exact names, since what
-/// begins like a library's settings may be anybody's secret. In the order of std::string_view.
+/// begins like a library's settings may be anybody's secret. In the order of std::string_view; of
+/// collectives' own settings see is_known_variable().
 // clang-format off
 inline constexpr std::string_view kKnownVariables[] = {
     "APPTAINER_CONTAINER", "APPTAINER_NAME", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
@@ -36,18 +38,11 @@ inline constexpr std::string_view kKnownVariables[] = {
     "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_", "MPICH_ASYNC_PROGRESS",
     "MPICH_GPU_SUPPORT_ENABLED", "MPICH_INTERFACE_HOSTNAME", "MPICH_NEMESIS_NETMOD",
     "MPICH_OFI_NIC_POLICY", "MPICH_PORT_RANGE", "MPICH_RANK_REORDER_METHOD",
-    "MPICH_SMP_SINGLE_COPY_MODE", "MPIR_CVAR_ALLGATHERV_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_ALLGATHERV_INTRA_ALGORITHM", "MPIR_CVAR_ALLGATHER_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM", "MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE",
-    "MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE", "MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM", "MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE",
-    "MPIR_CVAR_ALLTOALLV_DEVICE_COLLECTIVE", "MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM",
-    "MPIR_CVAR_ALLTOALL_DEVICE_COLLECTIVE", "MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM",
+    "MPICH_SMP_SINGLE_COPY_MODE", "MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE",
+    "MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE", "MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE",
     "MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE", "MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE",
-    "MPIR_CVAR_ALLTOALL_THROTTLE", "MPIR_CVAR_ASYNC_PROGRESS",
-    "MPIR_CVAR_BARRIER_DEVICE_COLLECTIVE", "MPIR_CVAR_BARRIER_INTRA_ALGORITHM",
-    "MPIR_CVAR_BCAST_DEVICE_COLLECTIVE", "MPIR_CVAR_BCAST_INTRA_ALGORITHM",
-    "MPIR_CVAR_BCAST_LONG_MSG_SIZE", "MPIR_CVAR_BCAST_MIN_PROCS", "MPIR_CVAR_BCAST_SHORT_MSG_SIZE",
+    "MPIR_CVAR_ALLTOALL_THROTTLE", "MPIR_CVAR_ASYNC_PROGRESS", "MPIR_CVAR_BCAST_LONG_MSG_SIZE",
+    "MPIR_CVAR_BCAST_MIN_PROCS", "MPIR_CVAR_BCAST_SHORT_MSG_SIZE",
     "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE", "MPIR_CVAR_CH4_IPC_CMA_P2P_THRESHOLD",
     "MPIR_CVAR_CH4_IPC_XPMEM_P2P_THRESHOLD", "MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_CH4_NUM_VCIS",
     "MPIR_CVAR_CH4_OFI_ENABLE_MR_BASIC", "MPIR_CVAR_CH4_OFI_ENABLE_TAGGED", "MPIR_CVAR_CH4_SHM",
@@ -56,29 +51,14 @@ inline constexpr std::string_view kKnownVariables[] = {
     "MPIR_CVAR_DEBUG_SUMMARY", "MPIR_CVAR_DEVICE_COLLECTIVES", "MPIR_CVAR_ENABLE_COLL_FT_RET",
     "MPIR_CVAR_ENABLE_GPU", "MPIR_CVAR_ENABLE_SMP_ALLREDUCE", "MPIR_CVAR_ENABLE_SMP_BARRIER",
     "MPIR_CVAR_ENABLE_SMP_BCAST", "MPIR_CVAR_ENABLE_SMP_COLLECTIVES",
-    "MPIR_CVAR_ENABLE_SMP_REDUCE", "MPIR_CVAR_EXSCAN_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_EXSCAN_INTRA_ALGORITHM", "MPIR_CVAR_GATHERV_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_GATHERV_INTRA_ALGORITHM", "MPIR_CVAR_GATHER_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_GATHER_INTER_SHORT_MSG_SIZE", "MPIR_CVAR_GATHER_INTRA_ALGORITHM",
+    "MPIR_CVAR_ENABLE_SMP_REDUCE", "MPIR_CVAR_GATHER_INTER_SHORT_MSG_SIZE",
     "MPIR_CVAR_GATHER_VSMALL_MSG_SIZE", "MPIR_CVAR_GPU_EAGER_DEVICE_MEM",
-    "MPIR_CVAR_IALLGATHER_DEVICE_COLLECTIVE", "MPIR_CVAR_IALLGATHER_INTRA_ALGORITHM",
-    "MPIR_CVAR_IALLREDUCE_DEVICE_COLLECTIVE", "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM",
-    "MPIR_CVAR_IBCAST_DEVICE_COLLECTIVE", "MPIR_CVAR_IBCAST_INTRA_ALGORITHM",
-    "MPIR_CVAR_IREDUCE_DEVICE_COLLECTIVE", "MPIR_CVAR_IREDUCE_INTRA_ALGORITHM",
-    "MPIR_CVAR_IREDUCE_SCATTER_BLOCK_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_IREDUCE_SCATTER_BLOCK_INTRA_ALGORITHM", "MPIR_CVAR_MAX_SMP_ALLREDUCE_MSG_SIZE",
-    "MPIR_CVAR_MAX_SMP_BCAST_MSG_SIZE", "MPIR_CVAR_MAX_SMP_REDUCE_MSG_SIZE",
-    "MPIR_CVAR_NEMESIS_SHM_EAGER_MAX_SZ", "MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE",
-    "MPIR_CVAR_NOLOCAL", "MPIR_CVAR_NUM_CLIQUES", "MPIR_CVAR_ODD_EVEN_CLIQUES",
-    "MPIR_CVAR_OFI_USE_PROVIDER", "MPIR_CVAR_POLLS_BEFORE_YIELD", "MPIR_CVAR_PROGRESS_MAX_COLLS",
-    "MPIR_CVAR_REDUCE_DEVICE_COLLECTIVE", "MPIR_CVAR_REDUCE_INTRA_ALGORITHM",
-    "MPIR_CVAR_REDUCE_SCATTER_BLOCK_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_REDUCE_SCATTER_BLOCK_INTRA_ALGORITHM",
-    "MPIR_CVAR_REDUCE_SCATTER_COMMUTATIVE_LONG_MSG_SIZE",
-    "MPIR_CVAR_REDUCE_SCATTER_DEVICE_COLLECTIVE", "MPIR_CVAR_REDUCE_SCATTER_INTRA_ALGORITHM",
-    "MPIR_CVAR_REDUCE_SHORT_MSG_SIZE", "MPIR_CVAR_SCAN_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_SCAN_INTRA_ALGORITHM", "MPIR_CVAR_SCATTER_DEVICE_COLLECTIVE",
-    "MPIR_CVAR_SCATTER_INTER_SHORT_MSG_SIZE", "MPIR_CVAR_SCATTER_INTRA_ALGORITHM",
+    "MPIR_CVAR_MAX_SMP_ALLREDUCE_MSG_SIZE", "MPIR_CVAR_MAX_SMP_BCAST_MSG_SIZE",
+    "MPIR_CVAR_MAX_SMP_REDUCE_MSG_SIZE", "MPIR_CVAR_NEMESIS_SHM_EAGER_MAX_SZ",
+    "MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE", "MPIR_CVAR_NOLOCAL", "MPIR_CVAR_NUM_CLIQUES",
+    "MPIR_CVAR_ODD_EVEN_CLIQUES", "MPIR_CVAR_OFI_USE_PROVIDER", "MPIR_CVAR_POLLS_BEFORE_YIELD",
+    "MPIR_CVAR_PROGRESS_MAX_COLLS", "MPIR_CVAR_REDUCE_SCATTER_COMMUTATIVE_LONG_MSG_SIZE",
+    "MPIR_CVAR_REDUCE_SHORT_MSG_SIZE", "MPIR_CVAR_SCATTER_INTER_SHORT_MSG_SIZE",
     "MPIR_CVAR_SHM_EAGER_MAX_SZ", "MPIR_CVAR_YIELD_DURING_PROGRESS", "NCCL_ALGO",
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS", "NCCL_BUFFSIZE", "NCCL_CGA_CLUSTER_SIZE",
     "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS", "NCCL_COLLNET_ENABLE",
@@ -141,74 +121,12 @@ inline constexpr std::string_view kKnownVariables[] = {
     "OMPI_MCA_btl_vader_max_send_size", "OMPI_MCA_btl_vader_segment_size",
     "OMPI_MCA_btl_vader_single_copy_mechanism", "OMPI_MCA_coll", "OMPI_MCA_coll_base_verbose",
     "OMPI_MCA_coll_han_priority", "OMPI_MCA_coll_hcoll_enable", "OMPI_MCA_coll_sm_priority",
-    "OMPI_MCA_coll_tuned_allgather_algorithm",
-    "OMPI_MCA_coll_tuned_allgather_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_allgather_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_allgather_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_allgather_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_allgatherv_algorithm",
-    "OMPI_MCA_coll_tuned_allgatherv_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_allgatherv_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_allgatherv_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_allgatherv_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_allreduce_algorithm",
-    "OMPI_MCA_coll_tuned_allreduce_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_allreduce_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_allreduce_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_allreduce_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_alltoall_algorithm",
-    "OMPI_MCA_coll_tuned_alltoall_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_alltoall_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_alltoall_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_alltoall_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_alltoallv_algorithm",
-    "OMPI_MCA_coll_tuned_alltoallv_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_alltoallv_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_alltoallv_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_alltoallv_algorithm_tree_fanout", "OMPI_MCA_coll_tuned_barrier_algorithm",
-    "OMPI_MCA_coll_tuned_barrier_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_barrier_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_barrier_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_barrier_algorithm_tree_fanout", "OMPI_MCA_coll_tuned_bcast_algorithm",
-    "OMPI_MCA_coll_tuned_bcast_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_bcast_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_bcast_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_bcast_algorithm_tree_fanout",
     "OMPI_MCA_coll_tuned_dynamic_rules_fileformat", "OMPI_MCA_coll_tuned_dynamic_rules_filename",
-    "OMPI_MCA_coll_tuned_exscan_algorithm", "OMPI_MCA_coll_tuned_exscan_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_exscan_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_exscan_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_exscan_algorithm_tree_fanout", "OMPI_MCA_coll_tuned_gather_algorithm",
-    "OMPI_MCA_coll_tuned_gather_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_gather_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_gather_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_gather_algorithm_tree_fanout", "OMPI_MCA_coll_tuned_priority",
-    "OMPI_MCA_coll_tuned_reduce_algorithm", "OMPI_MCA_coll_tuned_reduce_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_reduce_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_reduce_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_reduce_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_reduce_scatter_algorithm",
-    "OMPI_MCA_coll_tuned_reduce_scatter_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_reduce_scatter_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_reduce_scatter_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_reduce_scatter_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_reduce_scatter_block_algorithm",
-    "OMPI_MCA_coll_tuned_reduce_scatter_block_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_reduce_scatter_block_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_reduce_scatter_block_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_reduce_scatter_block_algorithm_tree_fanout",
-    "OMPI_MCA_coll_tuned_scan_algorithm", "OMPI_MCA_coll_tuned_scan_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_scan_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_scan_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_scan_algorithm_tree_fanout", "OMPI_MCA_coll_tuned_scatter_algorithm",
-    "OMPI_MCA_coll_tuned_scatter_algorithm_chain_fanout",
-    "OMPI_MCA_coll_tuned_scatter_algorithm_max_requests",
-    "OMPI_MCA_coll_tuned_scatter_algorithm_segmentsize",
-    "OMPI_MCA_coll_tuned_scatter_algorithm_tree_fanout", "OMPI_MCA_coll_tuned_use_dynamic_rules",
-    "OMPI_MCA_ess", "OMPI_MCA_fcoll", "OMPI_MCA_hwloc_base_binding_policy",
-    "OMPI_MCA_hwloc_base_cpu_list", "OMPI_MCA_hwloc_base_mem_alloc_policy",
-    "OMPI_MCA_hwloc_base_mem_bind_failure_action", "OMPI_MCA_hwloc_base_report_bindings",
-    "OMPI_MCA_io", "OMPI_MCA_mca_base_component_show_load_errors", "OMPI_MCA_mca_base_env_list",
+    "OMPI_MCA_coll_tuned_priority", "OMPI_MCA_coll_tuned_use_dynamic_rules", "OMPI_MCA_ess",
+    "OMPI_MCA_fcoll", "OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_cpu_list",
+    "OMPI_MCA_hwloc_base_mem_alloc_policy", "OMPI_MCA_hwloc_base_mem_bind_failure_action",
+    "OMPI_MCA_hwloc_base_report_bindings", "OMPI_MCA_io",
+    "OMPI_MCA_mca_base_component_show_load_errors", "OMPI_MCA_mca_base_env_list",
     "OMPI_MCA_mca_component_show_load_errors", "OMPI_MCA_memory_ptmalloc2_disable",
     "OMPI_MCA_mpi_abort_delay", "OMPI_MCA_mpi_abort_print_stack",
     "OMPI_MCA_mpi_common_cuda_cumemcpy_async", "OMPI_MCA_mpi_cuda_support",
@@ -250,18 +168,18 @@ inline constexpr std::string_view kKnownVariables[] = {
     "SLURM_NTASKS", "SLURM_PROCID", "UCC_CLS", "UCC_CL_BASIC_TLS", "UCC_CL_HIER_TLS",
     "UCC_CONFIG_FILE", "UCC_LOG_LEVEL", "UCC_TLS", "UCC_TL_CUDA_TUNE", "UCC_TL_NCCL_TUNE",
     "UCC_TL_SHARP_TUNE", "UCC_TL_UCP_TUNE", "UCX_ADDRESS_DEBUG_INFO", "UCX_BCOPY_THRESH",
-    "UCX_CM_USE_ALL_DEVICES", "UCX_CONFIG_DIR", "UCX_CUDA_COPY_BW", "UCX_CUDA_COPY_DMABUF", "UCX_CUDA_IPC_BW",
-    "UCX_CUDA_IPC_CACHE", "UCX_DC_MLX5_NUM_DCI", "UCX_ERROR_SIGNALS", "UCX_GDR_COPY_BW",
-    "UCX_HANDLE_ERRORS", "UCX_IB_ADDR_TYPE", "UCX_IB_GID_INDEX", "UCX_IB_GPU_DIRECT_RDMA",
-    "UCX_IB_MLX5_DEVX", "UCX_IB_NUM_PATHS", "UCX_IB_PCI_RELAXED_ORDERING", "UCX_IB_PKEY",
-    "UCX_IB_REG_METHODS", "UCX_IB_ROCE_LOCAL_SUBNET", "UCX_IB_SL", "UCX_IB_TRAFFIC_CLASS",
-    "UCX_KNEM_BW", "UCX_LOG_FILE", "UCX_LOG_LEVEL", "UCX_LOG_PRINT_ENABLE", "UCX_MAX_EAGER_LANES",
-    "UCX_MAX_EAGER_RAILS", "UCX_MAX_RMA_LANES", "UCX_MAX_RMA_RAILS", "UCX_MAX_RNDV_LANES",
-    "UCX_MAX_RNDV_RAILS", "UCX_MEMTYPE_CACHE", "UCX_MEM_EVENTS", "UCX_MEM_MMAP_HOOK_MODE",
-    "UCX_MODULES", "UCX_MODULE_DIR", "UCX_MULTI_LANE_MAX_RATIO", "UCX_NET_DEVICES", "UCX_NUM_EPS",
-    "UCX_NUM_PPN", "UCX_POSIX_DIR", "UCX_POSIX_FIFO_SIZE", "UCX_POSIX_HUGETLB_MODE",
-    "UCX_POSIX_SEG_SIZE", "UCX_POSIX_USE_PROC_LINK", "UCX_PROTO_ENABLE", "UCX_PROTO_INFO",
-    "UCX_PROTO_INFO_DIR",
+    "UCX_CM_USE_ALL_DEVICES", "UCX_CONFIG_DIR", "UCX_CUDA_COPY_BW", "UCX_CUDA_COPY_DMABUF",
+    "UCX_CUDA_IPC_BW", "UCX_CUDA_IPC_CACHE", "UCX_DC_MLX5_NUM_DCI", "UCX_ERROR_SIGNALS",
+    "UCX_GDR_COPY_BW", "UCX_HANDLE_ERRORS", "UCX_IB_ADDR_TYPE", "UCX_IB_GID_INDEX",
+    "UCX_IB_GPU_DIRECT_RDMA", "UCX_IB_MLX5_DEVX", "UCX_IB_NUM_PATHS",
+    "UCX_IB_PCI_RELAXED_ORDERING", "UCX_IB_PKEY", "UCX_IB_REG_METHODS", "UCX_IB_ROCE_LOCAL_SUBNET",
+    "UCX_IB_SL", "UCX_IB_TRAFFIC_CLASS", "UCX_KNEM_BW", "UCX_LOG_FILE", "UCX_LOG_LEVEL",
+    "UCX_LOG_PRINT_ENABLE", "UCX_MAX_EAGER_LANES", "UCX_MAX_EAGER_RAILS", "UCX_MAX_RMA_LANES",
+    "UCX_MAX_RMA_RAILS", "UCX_MAX_RNDV_LANES", "UCX_MAX_RNDV_RAILS", "UCX_MEMTYPE_CACHE",
+    "UCX_MEM_EVENTS", "UCX_MEM_MMAP_HOOK_MODE", "UCX_MODULES", "UCX_MODULE_DIR",
+    "UCX_MULTI_LANE_MAX_RATIO", "UCX_NET_DEVICES", "UCX_NUM_EPS", "UCX_NUM_PPN", "UCX_POSIX_DIR",
+    "UCX_POSIX_FIFO_SIZE", "UCX_POSIX_HUGETLB_MODE", "UCX_POSIX_SEG_SIZE",
+    "UCX_POSIX_USE_PROC_LINK", "UCX_PROTO_ENABLE", "UCX_PROTO_INFO", "UCX_PROTO_INFO_DIR",
     "UCX_RCACHE_ENABLE", "UCX_RC_FC_ENABLE", "UCX_RC_MAX_RD_ATOMIC", "UCX_RC_MLX5_TM_ENABLE",
     "UCX_RC_PATH_MTU", "UCX_RC_RETRY_COUNT", "UCX_RC_RNR_RETRY_COUNT", "UCX_RC_RNR_TIMEOUT",
     "UCX_RC_RX_QUEUE_LEN", "UCX_RC_TIMEOUT", "UCX_RC_TX_QUEUE_LEN", "UCX_REG_NONBLOCK_MEM_TYPES",
@@ -281,10 +199,37 @@ inline constexpr std::string_view kKnownVariables[] = {
 };
 // clang-format on
 
+/// Is it BEGIN, one of these words and one of these ends?
+constexpr bool is_made_of(std::string_view name, std::string_view begin,
+                          std::initializer_list<std::string_view> words,
+                          std::initializer_list<std::string_view> ends) {
+  if (!name.starts_with(begin)) return false;
+  name.remove_prefix(begin.size());
+  for (const std::string_view word : words)
+    for (const std::string_view end : ends)
+      if (name.size() == word.size() + end.size() && name.starts_with(word) && name.ends_with(end))
+        return true;
+  return false;
+}
+
 /// Whether a variable's value may be recorded. In a header: also for the plugin, which links
 /// nothing.
 constexpr bool is_known_variable(std::string_view name) {
-  return std::binary_search(std::begin(kKnownVariables), std::end(kKnownVariables), name);
+  return std::binary_search(std::begin(kKnownVariables), std::end(kKnownVariables), name) ||
+         is_made_of(name, "OMPI_MCA_coll_tuned_",
+                    {"allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier",
+                     "bcast", "exscan", "gather", "reduce", "reduce_scatter",
+                     "reduce_scatter_block", "scan", "scatter"},
+                    {"_algorithm", "_algorithm_chain_fanout", "_algorithm_max_requests",
+                     "_algorithm_segmentsize", "_algorithm_tree_fanout"}) ||
+         is_made_of(name, "MPIR_CVAR_", {"ALLGATHER", "ALLGATHERV",     "ALLREDUCE",
+                                         "ALLTOALL",  "ALLTOALLV",      "BARRIER",
+                                         "BCAST",     "EXSCAN",         "GATHER",
+                                         "GATHERV",   "IALLGATHER",     "IALLREDUCE",
+                                         "IBCAST",    "IREDUCE",        "IREDUCE_SCATTER_BLOCK",
+                                         "REDUCE",    "REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK",
+                                         "SCAN",      "SCATTER"},
+                    {"_DEVICE_COLLECTIVE", "_INTRA_ALGORITHM"});
 }
 static_assert(std::is_sorted(std::begin(kKnownVariables), std::end(kKnownVariables)));
 
