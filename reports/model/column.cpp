@@ -50,6 +50,7 @@ Column end_column(const Column& of, const std::string& name, const char* which) 
   column.type = ColumnType::real;
   column.meaning = fmt::format("{} end of the interval of {}", which, of.name);
   column.shown = of.shown;
+  column.if_room = of.if_room;
   column.end_of = of.name;
   column.heading = stem_of(column);
   return column;
@@ -82,6 +83,8 @@ void read_property(Column& column, const std::string& word, const std::string& w
     column.shown = Shown::where_told;
   } else if (word == "for_programs") {
     column.shown = Shown::for_programs;
+  } else if (word == "if_room") {
+    column.if_room = true;
   } else if (word == "exact") {
     column.exact = true;
   } else if (word == "interval") {

@@ -24,11 +24,12 @@ struct Column {
   ColumnType type = ColumnType::text;
   std::string meaning;
   Shown shown = Shown::always;
-  bool exact = false;   ///< bytes that rows are distinguished by, or that are typed: never rounded
-  std::string low;      ///< name of the column with the lower end of its interval; "" = has none
-  std::string high;     ///< of the upper end
-  std::string end_of;   ///< name of the column of whose interval this is an end; "" = none
-  std::string heading;  ///< for people, whose cells bear the unit
+  bool if_room = false;  ///< left out where the rows would not fit on a line with it
+  bool exact = false;    ///< bytes that rows are distinguished by, or that are typed: never rounded
+  std::string low;       ///< name of the column with the lower end of its interval; "" = has none
+  std::string high;      ///< of the upper end
+  std::string end_of;    ///< name of the column of whose interval this is an end; "" = none
+  std::string heading;   ///< for people, whose cells bear the unit
 };
 using Columns = std::vector<Column>;
 

@@ -197,7 +197,7 @@ const Report = (() => {
       el("p", { class: "meta" }, [host, (run.started_utc || "").slice(0, 16).replace("T", " ") + " UTC",
         data.counts, `${launches.ok} of ${launches.attempts} launches` + (launches.blocks > 1 ? ` in ${launches.blocks} blocks` : ""),
         (run.tool_version || "").replace(/^dynamiccl/, "DynamICCL")].filter(Boolean).join(" · ")),
-      data.cells.busy ? el("p", { class: "note" }, data.cells.busy[0].toUpperCase() + data.cells.busy.slice(1) + ".") : null,
+      ...(data.cells.busy ? [el("p", { class: "note" }, data.cells.busy[0].toUpperCase() + data.cells.busy.slice(1) + ".")] : []),
       el("nav", { "aria-label": "Sections" }, registered.filter(s => s.node).map(s => el("a", { href: "#" + s.id }, s.short || s.title))));
     document.getElementById("foot").replaceChildren("Run " + run.uuid + ". This file needs no network and sends nothing anywhere.");
   }

@@ -87,6 +87,7 @@ struct Source {
   Unit unit = Unit::none;
   Shown shown = Shown::always;
   bool exact = false;     ///< as in Column
+  bool if_room = false;   ///< as in Column
   bool settings = false;  ///< a JSON object of settings
 };
 
@@ -110,6 +111,7 @@ std::vector<Source> sources_of(const Table& table, const Columns& columns) {
                   column.unit,
                   column.shown,
                   column.exact,
+                  column.if_room,
                   column.type == ColumnType::json};
     if (!column.low.empty()) {
       source.low = column_index(table, column.low);
@@ -254,6 +256,7 @@ HumanTable humanise(const Table& original, const Columns& columns) {
   for (const auto& source : sources) {
     human.columns.push_back(source.title);
     human.right.push_back(all_numbers(table, source.value));
+    human.if_room.push_back(source.if_room);
   }
   for (const auto& row : table.rows) {
     auto& texts = human.rows.emplace_back();

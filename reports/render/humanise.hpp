@@ -11,7 +11,8 @@ namespace dynamiccl {
 /// A table ready to be read: all text, numbers to be aligned right.
 struct HumanTable {
   std::vector<std::string> columns;
-  std::vector<bool> right;  ///< by column
+  std::vector<bool> right;    ///< by column
+  std::vector<bool> if_room;  ///< by column: may be left out of a narrow table
   std::vector<std::vector<std::string>> rows;
   std::string held_fixed;  ///< "datatype float32, ranks 2": columns with one value, or ""
 };

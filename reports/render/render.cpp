@@ -156,6 +156,7 @@ HumanTable part_of(const HumanTable& table, std::size_t begin, std::size_t end) 
   };
   part.columns = some(table.columns);
   part.right = some(table.right);
+  part.if_room = some(table.if_room);
   for (const auto& row : table.rows) part.rows.push_back(some(row));
   return part;
 }
@@ -222,6 +223,35 @@ std::string lines_of(const HumanTable& table, const std::vector<std::size_t>& wi
   return out;
 }
 
+void drop_column(HumanTable& table, std::size_t column) {
+  const auto drop = [&](auto& of) { of.erase(of.begin() + static_cast<std::ptrdiff_t>(column)); };
+  drop(table.columns);
+  drop(table.right);
+  drop(table.if_room);
+  for (auto& row : table.rows) drop(row);
+}
+
+bool fits(const HumanTable& table, std::size_t width) {
+  auto widths = widths_of(table);
+  fit_widths(table, widths, width);
+  return width_of_line(widths) <= width;
+}
+
+/// Leaves out columns that may be, the last first, where then each row fits on a line; else none: a
+/// row that folds anyway has room for all. @returns what was left out, as a line below the table
+std::string make_room(HumanTable& table, std::size_t width) {
+  HumanTable smaller = table;
+  std::string dropped;
+  for (std::size_t i = smaller.columns.size(); i-- > 0 && !fits(smaller, width);) {
+    if (!smaller.if_room[i]) continue;
+    dropped = smaller.columns[i] + (dropped.empty() ? "" : ", ") + dropped;
+    drop_column(smaller, i);
+  }
+  if (dropped.empty() || !fits(smaller, width)) return "";
+  table = std::move(smaller);
+  return fmt::format("no room at {} columns for {}; --format csv has all\n", width, dropped);
+}
+
 /// The lines of a table that is wider than the terminal.
 std::string narrow_lines(const HumanTable& table, std::size_t width) {
   auto widths = widths_of(table);
@@ -248,10 +278,14 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
   for (auto& row : human.rows) std::transform(row.begin(), row.end(), row.begin(), one_line);
   const auto widths = widths_of(human);
   const bool narrow = width > 0 && width_of_line(widths) > width;
-  const std::string legend = narrow ? shorten_regimes(human) : "";
+  std::string legend;
   if (narrow) {
+    legend = shorten_regimes(human);
     shorten_runs(human);
     shorten_moments(human);
+    const std::string left_out = make_room(human, width);
+    if (std::ranges::count(human.columns, "regime") == 0) legend.clear();
+    legend += left_out;
   }
   const std::string fixed =
       human.held_fixed.empty() ? "" : broken_text("held fixed: " + human.held_fixed + "\n", width);

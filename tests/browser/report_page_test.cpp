@@ -144,6 +144,10 @@ TEST_CASE("the page draws its charts without a complaint and without the network
   REQUIRE(page.browser->requests().size() == 1);
   CHECK_THAT(page.browser->requests().front(), ContainsSubstring("file://"));
 
+  SECTION("what the head does not have leaves no word there") {
+    const auto head = page.browser->evaluate("document.getElementById('top').innerText");
+    CHECK_THAT(head.get<std::string>(), !ContainsSubstring("null"));
+  }
   SECTION("names from the database are text, whatever they hold") {
     CHECK(page.browser->evaluate("document.querySelector('h1').textContent") == kOddName);
     CHECK(page.browser->evaluate("document.title") != "taken");

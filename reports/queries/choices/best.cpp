@@ -71,15 +71,15 @@ Query best_query() {
           .row = "one operation, size and environment: fastest and slowest of what was measured",
           .columns = R"(
 run_id environment regime collective size_bytes ranks datatype in_place
-candidates | integer | how many were measured
+candidates | integer, if_room | how many were measured
 best_backend | text | backend of the fastest
-best_architecture | text | architecture of the fastest
-best_algorithm | text | algorithm of the fastest
+best_architecture | text, if_room | architecture of the fastest
+best_algorithm | text, if_room | algorithm of the fastest
 best_knobs | json | settings of the fastest
 launches median_us runner_up
-runner_up_median_us | us, real | median of the second
+runner_up_median_us | us, real, if_room | median of the second
 lead lead_is_sure worst
-worst_median_us | us, real | median of the slowest
+worst_median_us | us, real, if_room | median of the slowest
 cadence
 )",
           .method = verdict_method(),

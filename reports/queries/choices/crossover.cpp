@@ -238,12 +238,12 @@ Query crossover_query() {
 run_id environment backend architecture collective ranks workers datatype algorithm in_place group_knobs cell_knobs
 a | text | one value of the axis --vary
 b | text | the other
-sizes | integer | sizes that both were measured at
+sizes | integer, if_room | sizes that both were measured at
 faster_below | text | the faster one below the crossover
 faster_above | text | the faster one above it
 crossover_bytes | bytes, real, optional, interval | size at which both are equally fast; low and high: nearest measured sizes at which each is surely faster
-ratio_smallest | real | time of b over time of a at the smallest size
-ratio_largest | real | the same at the largest
+ratio_smallest | real, if_room | time of b over time of a at the smallest size
+ratio_largest | real, if_room | the same at the largest
 is_sure | text | whether both sides of it, or all sizes where there is none, are sure
 cadence
 )",

@@ -5,13 +5,13 @@
 --   name | text | of the experiment
 --   status
 --   started_utc | text | when it began
---   ended_utc | text | when it ended
---   groups | integer | planned groups
+--   ended_utc | text, if_room | when it ended
+--   groups | integer, if_room | planned groups
 --   cells | integer | planned cells
---   attempts | integer | launches tried
+--   attempts | integer, if_room | launches tried
 --   launches_ok | integer | launches that count
---   imported_format | text | of a foreign table
---   tool_version | text | the program that made it
+--   imported_format | text, if_room | of a foreign table
+--   tool_version | text, if_room | the program that made it
 -- scope: all
 SELECT run_id, run_name AS name, run_status AS status, started_utc, ended_utc, groups, cells,
        attempts, launches_ok, imported_format, tool_version

@@ -63,7 +63,7 @@ Query overhead_query() {
               "bare metal is the faster",
           .columns = R"(
 @cell launches median_us
-bare_metal_us | us, real, interval | the same cell on bare metal
+bare_metal_us | us, real, interval, if_room | the same cell on bare metal
 ratio ratio_method
 difference_percent | percent, real, for_programs | difference divided by the faster time; below 0 where bare metal is the slower
 cadence verdict note

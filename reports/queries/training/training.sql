@@ -3,31 +3,31 @@
 --   what it is made of, and what was expected
 -- columns:
 --   run_id environment backend
---   carried_by | text | the library that moved the gradients
+--   carried_by | text, if_room | the library that moved the gradients
 --   architecture model batch method
 --   synchronisation | text | when workers wait for each other
 --   ranks workers group_knobs launches
 --   step_us | us, real | one training step, or one round
 --   samples_per_second
 --   speedup | real | throughput over one worker's in the same launch
---   single_us | us, real | a step of one worker alone
---   forward_us | us, real | forward pass
---   backward_us | us, real | backward pass
---   update_us | us, real | update of the weights
+--   single_us | us, real, if_room | a step of one worker alone
+--   forward_us | us, real, if_room | forward pass
+--   backward_us | us, real, if_room | backward pass
+--   update_us | us, real, if_room | update of the weights
 --   exposed_us
---   data_us | us, real | computation stands still for its batch
---   accounted | real | forward, backward, update, exposed and data over the step, median of the measured steps
+--   data_us | us, real, if_room | computation stands still for its batch
+--   accounted | real, if_room | forward, backward, update, exposed and data over the step, median of the measured steps
 --   communication_us
---   predicted_us | us, real | the step as profile and cost table have it
---   prediction_error | real | predicted over measured step, less 1
+--   predicted_us | us, real, if_room | the step as profile and cost table have it
+--   prediction_error | real, if_room | predicted over measured step, less 1
 --   wire_bytes | bytes, real | payload sent by the busiest rank in a step
---   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
+--   counted_bytes | bytes, real, if_room | what the kernel counted; NULL where bytes go another way
 --   c2c_predicted c2c_measured intensity
---   first_loss | real | loss of the first step
+--   first_loss | real, if_room | loss of the first step
 --   last_loss | real | loss of the last
 --   accuracy | real | on held-out samples
---   max_difference | real | from one process that computes every worker's part
---   wrong | integer | results that were not as expected
+--   max_difference | real, if_room | from one process that computes every worker's part
+--   wrong | integer, if_room | results that were not as expected
 --   settings
 -- A round: local steps and their average; where a server answers each worker by itself, as many gradients as a
 -- synchronous step has (with backup workers one update). Nothing is predicted of those.

@@ -3,17 +3,17 @@
 -- columns:
 --   run_id environment backend architecture ranks group_knobs block attempt status
 --   noise | text | noisy (flagged), quiet or not judged
---   busy_before | real | processors that others used before
---   waited_s | s, real | waited for them to calm down
+--   busy_before | real, if_room | processors that others used before
+--   waited_s | s, real, if_room | waited for them to calm down
 --   busy_during | real | processors that others used meanwhile
 --   steal_during | real | share stolen by the hypervisor
 --   waited | real | of its time that the rank which waited most had no core: half of the launch's cells less
---   waited_most | real | the same of the cell in which it was most
---   nice | text | of the ranks, the lower the more of a core they get in their group
---   group_weight | text | what the ranks' control group gets next to others, 1 = as much as a group usually does
---   autogroup | text | with which the ranks' tasks share as one where autogroups are on
+--   waited_most | real, if_room | the same of the cell in which it was most
+--   nice | text, if_room | of the ranks, the lower the more of a core they get in their group
+--   group_weight | text, if_room | what the ranks' control group gets next to others, 1 = as much as a group usually does
+--   autogroup | text, if_room | with which the ranks' tasks share as one where autogroups are on
 --   psi_cpu_during | real | share of the time in which tasks waited for a processor
---   throttled_periods | integer | of the cgroup
+--   throttled_periods | integer, if_room | of the cgroup
 --   flags | text | what was beyond the limits
 WITH own AS (SELECT launch_row FROM v_launch WHERE run_row = ?1),
 waits AS (

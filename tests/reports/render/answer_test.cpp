@@ -294,6 +294,26 @@ TEST_CASE("columns that a line has no room for stand below the row's first ones"
   CHECK(lines.end() - rule - 2 == 11 * folds);
 }
 
+TEST_CASE("a row stays on a line where leaving out columns that matter less does it") {
+  const auto columns = parse_columns(
+      "alpha | integer | first\nbeta | integer, if_room | second\ngamma | integer, if_room | "
+      "third\n"
+      "delta | integer | fourth",
+      "test");
+  const Value wide = std::int64_t{1234567890};
+  const Table table{{"alpha", "beta", "gamma", "delta"}, {{wide, wide, wide, wide}}};
+  const auto text_at = [&](std::size_t width) {
+    return render_table(table, OutputFormat::text, columns, width);
+  };
+  CHECK_THAT(text_at(46), ContainsSubstring("gamma") && !ContainsSubstring("no room"));
+  CHECK_THAT(text_at(40), ContainsSubstring("beta") && ContainsSubstring("delta") &&
+                              ContainsSubstring("no room at 40 columns for gamma;"));
+  CHECK_THAT(text_at(30), ContainsSubstring("beta, gamma;") && !ContainsSubstring("    beta"));
+  // A row that folds anyway has room for all.
+  CHECK_THAT(text_at(18), ContainsSubstring("gamma") && !ContainsSubstring("no room"));
+  CHECK(render_table(table, OutputFormat::csv, columns, 30).starts_with("alpha,beta,gamma,delta"));
+}
+
 TEST_CASE("the answer calls fastest what trains as one process would, however short others' rounds",
           "[d-13]") {
   const auto said = [](const std::string& method, const std::string& settings,
