@@ -1,6 +1,7 @@
 #include "workers/backends/nccl.hpp"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,9 +18,9 @@
 namespace dynamiccl {
 namespace {
 
-// A communicator holds buffers of some hundred MiB, and making one takes a third of a second:
-// enough for a search over channels and algorithms, whose cells come in random order.
-constexpr std::size_t kMostCommunicators = 12;
+// A communicator holds buffers of some hundred MiB, and making one takes a third of a second, while
+// the cells of a sweep come in random order: more than these stay while there is memory.
+constexpr std::size_t kKeptCommunicators = 12;
 
 /// Sets a variable for as long as a communicator is made, then puts back what was there.
 class Variable {
@@ -60,6 +61,17 @@ bool tunes_calls(const RunConfig& config) {
   return std::any_of(config.cells.begin(), config.cells.end(), [](const WorkCell& cell) {
     return cell.collective == Collective::training && is_tuned(parsed_training(cell));
   });
+}
+
+/// Of this rank's GPU, or of the memory files that NCCL's sockets and shared memory lie in: a
+/// container may have few of these.
+bool half_is_used() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  struct statvfs files {};
+  const bool many = statvfs("/dev/shm", &files) != 0 || files.f_bavail >= files.f_blocks / 2;
+  return free < total / 2 || !many;
 }
 
 std::string version_text(int code) {
@@ -185,7 +197,9 @@ std::string NcclCommunicator::choose(const CallShape& shape) {
     comm_ = found->second;
     return describe(settings);
   }
-  if (pool_.size() >= kMostCommunicators) {
+  // All ranks alike: each makes its part of what is missing.
+  if (pool_.size() >= kKeptCommunicators &&
+      sum_over_ranks(*host_, {in_nccl() && half_is_used() ? 1.0 : 0.0})[0] > 0) {
     // All but the plain one, which the barrier uses.
     const ncclComm_t plain = pool_.at({});
     for (const auto& [other, comm] : pool_) {
