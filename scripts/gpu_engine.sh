@@ -4,6 +4,10 @@
 engine_subnet=${ENGINE_SUBNET:-172.31.77}
 
 engine_up() {
+  # A script that was killed may leave its engine, whose bridge would take what is meant for this one's containers.
+  engine=
+  ! grep -qs -- "$engine_subnet.1\$" /proc/net/fib_trie ||
+    { echo "$engine_subnet.1 is another engine's: end it, or ENGINE_SUBNET=a.b.c" >&2; return 1; }
   engine=$(mktemp -d /tmp/gpu-engine-XXXX)
   export DOCKER_HOST=unix://$engine/s.sock
   setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \

@@ -11,7 +11,7 @@
 # JOB: sizes (default, scripts/nccl_sizes.py) or a model of scripts/ddp_steps.py: bert-medium has even, short steps.
 # WALL=loopback (default) or docker, as gpu_job_tune.sh. All sides have the launch settings that the part "table" found, or
 # LAUNCH (NCCL_NET=Socket NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8). PAIRS (3); SIDES ("table online"); AGENT (ppo): who learns;
-# STEPS (1000); NEAR (300): steps of the neighbour. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
+# STEPS (1000), of which those after LATE (300) are compared; NEAR (300): steps of the neighbour. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
 # answer.txt, online.sqlite.xz. About five minutes in all:
 #   WALL=docker JOB=bert-medium PAIRS=2 scripts/gpu_job_online.sh OUTPUT/bert learn pairs neighbour
 #   WALL=docker JOB=sizes PAIRS=2 scripts/gpu_job_online.sh OUTPUT/sizes learn pairs
@@ -201,8 +201,9 @@ PYTHON
 }
 
 for part in "$@"; do "part_$part"; done
-python3 - "$out" "$kind" <<'PYTHON'
+python3 - "$out" "$kind" "${LATE:-300}" <<'PYTHON'
 import collections, math, re, statistics, sys
+LATE = int(sys.argv[3])
 def launches(side):
     found = collections.OrderedDict()
     try:
@@ -214,17 +215,23 @@ def launches(side):
         pass
     return list(found.values())
 def late(one):
-    return statistics.median(t for t, _ in one[300:])
+    return statistics.median(t for t, _ in one[LATE:])
+def interval(logs):  # Student's t, 95 %, of pairs made in turn
+    quantile = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
+    mean = statistics.mean(logs)
+    if len(logs) < 2: return f"{math.exp(mean):.4f} (one pair)"
+    half = quantile[min(len(logs), 10) - 2] * statistics.stdev(logs) / math.sqrt(len(logs))
+    return f"{math.exp(mean):.4f} [{math.exp(mean - half):.4f}, {math.exp(mean + half):.4f}], {len(logs)} pairs"
 BEGIN = 5  # the first steps start CUDA and connect
-sides = {side: [one for one in launches(side) if len(one) > 600] for side in ("table", "online", "plain")}
+sides = {side: [one for one in launches(side) if len(one) > 2 * LATE] for side in ("table", "online", "plain")}
 base = "table" if sides["table"] else "plain"
 for side, of in sides.items():
-    if of: print(f"{side}: median step after the 300th, each launch: {[round(late(one), 3) for one in of]} ms")
+    if of: print(f"{side}: median step after step {LATE}, each launch: {[round(late(one), 3) for one in of]} ms")
     for one in of:
         # Within a launch, as launches differ: a step above five times the later pace counts as five.
         pace = late(one)
-        lost = sum(min(t, 5 * pace) - pace for t, _ in one[BEGIN:300]) / (len(one) * pace)
-        print(f"{side}: steps {BEGIN} to 300 took {100 * lost:.2f} % of {len(one)} steps more than the later pace says")
+        lost = sum(min(t, 5 * pace) - pace for t, _ in one[BEGIN:LATE]) / (len(one) * pace)
+        print(f"{side}: steps {BEGIN} to {LATE} took {100 * lost:.2f} % of {len(one)} steps more than the later pace says")
 try:
     log = open(f"{sys.argv[1]}/online-pairs.log").read()
 except OSError:
@@ -234,9 +241,9 @@ for one, ms in zip(launches("online"), re.findall(r"settings? tried, which cost 
 pairs = list(zip(sides["online"], sides[base]))
 if pairs:
     steps = [math.log(late(a) / late(b)) for a, b in pairs]
-    cost = [sum(t for t, _ in a[BEGIN:]) / sum(t for t, _ in b[BEGIN:]) - 1 for a, b in pairs]
-    print(f"online over {base}, step after the 300th: {math.exp(statistics.mean(steps)):.4f}, each {[round(math.exp(x), 3) for x in steps]}")
-    print(f"time of all steps over {base}'s: each {[round(100 * x, 2) for x in cost]} %")
+    cost = [math.log(sum(t for t, _ in a[BEGIN:]) / sum(t for t, _ in b[BEGIN:])) for a, b in pairs]
+    print(f"online over {base}, step after step {LATE}: {interval(steps)}, each {[round(math.exp(x), 3) for x in steps]}")
+    print(f"online over {base}, time of all steps: {interval(cost)}, each {[round(math.exp(x), 3) for x in cost]}")
 beside, near = launches("beside"), launches("neighbour")
 if beside and near:
     begun, ended = near[0][0][1] - near[0][0][0] / 1e3, near[0][-1][1]
