@@ -1,7 +1,8 @@
 #!/bin/bash
-# Two ranks of NCCL in Docker containers of their own (PID, IPC, UTS, mount and network namespaces, a bridge) that share one tmpfs
+# Ranks of NCCL in Docker containers of their own (PID, IPC, UTS, mount and network namespaces, a bridge) that share one tmpfs
 # folder: whether they are one host with libdynamiccl-onehost.so, with the recipe of docs/one-host.md, and without, and how fast.
 #   scripts/gpu_one_host.sh OUTPUT_FOLDER SECONDS PART[=NUMBER]...
+#   RANKS=4 scripts/gpu_one_host.sh OUTPUT_FOLDER 540 sizes=10 steps=5        as many containers with a GPU each (2); the other parts have two
 #   scripts/gpu_one_host.sh OUTPUT_FOLDER 540 record matrix sizes=10 steps=5 endure=1000000 train=5000 restarts kills=40
 # record    which of NCCL's calls come to the library, by the loader's word
 # matrix    {the machine's NCCL, PyTorch's} x {cuMem default, 0} x {own, all, unequal device nodes} x {library, recipe, none}: every
@@ -16,7 +17,7 @@
 # Parts end, and later ones are left out, where SECONDS do not suffice. LIBRARY=FILE, PROGRAM=FILE: not built here. BUNDLE=FOLDER: an
 # offline bundle (scripts/make_offline_bundle.sh), for the container engine and the plugin (else PLUGIN=FILE). NVLink's multicast stays off.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,22s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 end=$((SECONDS + $2)); shift 2
 cd "$(dirname "$0")/.." && root=$(pwd) || exit 2
@@ -33,7 +34,8 @@ plugin=${PLUGIN:-$root/build/release/libdynamiccl-nccl-plugin.so}
 work=$(mktemp -d /tmp/one-host-XXXX)
 shared=$(mktemp -d /dev/shm/one-host-XXXX) recipe=$(mktemp -d /dev/shm/one-host-recipe-XXXX)
 mkdir -p "$build" "$work/ids"
-failed=0 port=29500 begun=$SECONDS
+failed=0 port=29500 begun=$SECONDS last=$((${RANKS:-2} - 1))
+ranks=$(seq -s ' ' 0 $last)
 say() { echo "== $* ($((SECONDS - begun)) s)" | tee -a "$out/log.txt"; }
 left() { echo $((end - SECONDS)); }
 trap 'engine_down; rm -rf "$work" "$shared" "$recipe"' EXIT
@@ -63,9 +65,9 @@ make_programs() {
 containers() {
   local rank kind gpus
   engine_up || { tail -n 5 "$engine/log"; return 1; }
-  for rank in 0 1; do
+  for rank in $ranks; do
     for kind in own all; do
-      gpus=$rank; [ $kind = own ] || gpus=0,1
+      gpus=$rank; [ $kind = own ] || gpus=${ranks// /,}
       engine_container "$kind$rank" "$((rank + (${#gpus} > 1 ? 20 : 10)))" $gpus --volume "$root:$root:ro" --volume "$work/ids:$work/ids" \
         --volume "$shared:/run/job" || return 1
       engine_container "recipe-$kind$rank" "$((rank + (${#gpus} > 1 ? 40 : 30)))" $gpus --volume "$root:$root:ro" \
@@ -84,8 +86,8 @@ launch() { # SIDE NODES SECONDS COMMAND...; nodes: bare, own, all, unequal
   port=$((port + 1))
   place=${place:-$work}
   mkdir -p "$place"
-  for rank in 0 1; do
-    settings=("RANK=$rank" WORLD_SIZE=2 "MASTER_PORT=$port" "PATH=$PATH" NCCL_NVLS_ENABLE=0 ${EXTRA:-})
+  for rank in $ranks; do
+    settings=("RANK=$rank" "WORLD_SIZE=$((last + 1))" "MASTER_PORT=$port" "PATH=$PATH" NCCL_NVLS_ENABLE=0 ${EXTRA:-})
     case $nodes in own) container=own$rank ;; all) container=all$rank ;; unequal) container=$([ $rank = 0 ] && echo all0 || echo own1) ;; esac
     case $side in
       library) settings+=("LD_PRELOAD=$library" "DYNAMICCL_SHARED_FOLDER=/run/job${FOLDER:-}") ;;
@@ -107,14 +109,14 @@ launch() { # SIDE NODES SECONDS COMMAND...; nodes: bare, own, all, unequal
     pids+=($!)
   done
   codes=""
-  for rank in 0 1; do wait "${pids[$rank]}"; codes+="${codes:+ }$?"; done
-  [ "$codes" = "0 0" ]
+  for rank in $ranks; do wait "${pids[$rank]}"; codes+="${codes:+ }$?"; done
+  [ -z "${codes//[0 ]/}" ]
 }
 new_id() { id=$work/ids/id.$((ids = ${ids:-0} + 1)); }
 names_left() { find "$shared" "$recipe" -mindepth 1 ! -type d | wc -l; }
 # What NCCL's log says of the ways between the ranks, and what the library said.
 ways() { cat "$work"/ids/nccl.* 2>/dev/null | grep -ohE 'via [A-Z0-9]+(/[A-Za-z]+)?' | sort | uniq -c | tr -s ' ' | paste -sd, ; rm -f "$work"/ids/nccl.*; }
-said() { cat "$work"/[01].log 2>/dev/null | grep -h '^dynamiccl-onehost' | sort -u | cut -c1-300 | paste -sd'|' | tr -d '"\\'; }
+said() { cat "$work"/[0-9].log 2>/dev/null | grep -h '^dynamiccl-onehost' | sort -u | cut -c1-300 | paste -sd'|' | tr -d '"\\'; }
 row() { # FILE NAME VALUE...: values that begin with { or [ or are numbers stay as they are
   local file=$1; shift
   python3 - "$@" <<'PYTHON' >>"$out/$file"
@@ -128,8 +130,8 @@ for name, value in zip(sys.argv[1::2], sys.argv[2::2]):
 print(json.dumps(row))
 PYTHON
 }
-results() { cat "$work/0" "$work/1" 2>/dev/null | grep '^{' | paste -sd, | sed 's/.*/[&]/'; }
-fail_lines() { local rank; for rank in 0 1; do tail -qn 3 "$work/$rank" "$work/$rank.log" 2>/dev/null | cut -c1-300; done | tee -a "$out/log.txt"; }
+results() { cat "$work"/[0-9] 2>/dev/null | grep '^{' | paste -sd, | sed 's/.*/[&]/'; }
+fail_lines() { local rank; for rank in $ranks; do tail -qn 3 "$work/$rank" "$work/$rank.log" 2>/dev/null | cut -c1-300; done | tee -a "$out/log.txt"; }
 
 record() {
   local which
