@@ -1,11 +1,12 @@
 """Jobs that meet a fault and jobs that go well, and what `dynamiccl doctor --job` says of each.
 
-    python3 scripts/live_jobs.py --program build/dev/dynamiccl [--only NAME,...] [--seed 1] [--set broken|healthy]
+    python3 scripts/live_jobs.py --program build/dev/dynamiccl [--only NAME,...] [--seed 1] [--set hung,slow,noted,healthy]
 
 Compiles the ranks in scripts/live_jobs/ against the MPI libraries and Gloo of this machine, starts each job, lets it meet its
 fault (the faulty rank is drawn by the seed), looks, and ends what it has started. Prints a table: what was planted, in which
 rank, what was said, whether cause and rank are right, seconds. Ends with 1 where a healthy job is called hung or slow. Faults
-are named by what they do; which verdicts would be right for each is in its row. As root, for networks and control groups.
+are named by what they do; which verdicts would be right for each is in its row. Several programs (--program A,B) look at jobs
+of their own, one after the other. As root, for networks and control groups; rows of torch where python3 has it.
 """
 import argparse
 import json
@@ -51,9 +52,14 @@ BROKEN = [
     ("asleep in Python", "python", "python-sleep", "", "hung", "held.*Python code, asleep", True),
     ("firewall between", "gloo", "plain", "firewall", "hung", "unreachable", False),
     ("link is down", "openmpi-tcp", "plain", "firewall", "hung", "unreachable", False),
+    ("stopped", "torch", "plain", "stop", "hung", "stopped", True),
+    ("other collective", "torch", "other-collective", "", "hung", "other-call|same-call", False),
+    ("asleep for ever", "torch", "stuck-sleep", "", "hung", "held.*asleep", True),
     ("slow loader", "openmpi", "slow-loader", "", "slow", "late.*asleep", True),
     ("slow loader", "gloo", "slow-loader", "", "slow", "late.*asleep", True),
     ("slow pipe", "mpich", "slow-pipe", "trickle", "slow", "late.*read of", True),
+    ("slow loader", "torch", "slow-loader", "", "slow", "late.*asleep", True),
+    ("more work", "torch", "more-work", "", "slow", "late", True),
     ("slow loader in Python", "python", "python-loader", "", "slow", "late.*Python code, asleep", True),
     ("slow in Python", "python", "python-slow", "", "slow", "late.*Python", True),
     ("more work", "openmpi", "more-work", "", "slow", "late", True),
@@ -78,6 +84,8 @@ HEALTHY = [
     ("pipeline", "openmpi", "pipeline"), ("pipeline", "mpich", "pipeline"), ("first epoch", "openmpi", "first-epoch"),
     ("first epoch", "mpich", "first-epoch"), ("uneven steps", "openmpi", "uneven"), ("reads files", "mpich", "reads-files"),
     ("overlap", "openmpi", "overlap"), ("Python", "python", "plain"), ("one rank", "alone", "plain"),
+    ("plain", "torch", "plain"), ("evaluation on rank 0", "torch", "evaluation"), ("checkpoints", "torch", "checkpoint"),
+    ("small calls back to back", "gloo", "fast"),
 ]
 
 
@@ -140,9 +148,12 @@ class Job:
             prefix = ["taskset", "-c", "0"]
         if self.deed == "firewall":
             prefix = ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]
-        if self.launcher == "gloo":
+        if self.launcher in ("gloo", "torch"):
+            rank = [f"{self.build}/gloo_rank"]
+            if self.launcher == "torch":
+                rank = [os.path.realpath("/usr/bin/python3"), SOURCES + "/torch_rank.py"]
             start = "for r in 0 1 2; do RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 \"$@\" 127.0.0.1 & done; wait"
-            return prefix + ["sh", "-c", start, "sh", f"{self.build}/gloo_rank"] + words
+            return prefix + ["sh", "-c", start, "sh"] + rank + words
         if self.launcher == "python":
             rank = [os.path.realpath("/usr/bin/python3"), SOURCES + "/python_rank.py"]
         if self.launcher == "mpich":
@@ -258,43 +269,58 @@ def judge(row, faulty, said, healthy):
             and (not ranked or said["ranks"] == [faulty]))
 
 
+def set_of(row):
+    """What a row's job is: healthy, hung, slow, or noted (a cause that need not show yet)."""
+    if len(row) == 3:
+        return "healthy"
+    return "noted" if row[4].startswith("running") else row[4].split("|")[0]
+
+
+def tell(row, faulty, said, seconds, verbose):
+    kind = set_of(row)
+    right = judge(row, faulty, said, kind == "healthy")
+    planted = "-" if kind == "healthy" else str(faulty)
+    notes = "".join(f" [{remark['id']}]" for remark in said["remarks"])
+    cost = 100 * said["core_seconds"] / max(said["seconds"], 0.1)
+    print(f"{kind:8}{row[0] + ' (' + row[1] + ')':42}{planted:>2}  {'right' if right else 'WRONG'}  {seconds:5.1f} s {cost:4.1f} %  "
+          f"{said['state']} {said['verdict']} {said['ranks']}: {said['says']}{notes}", flush=True)
+    if verbose or not right:
+        print("\n".join("        " + line for line in said["evidence"]), flush=True)
+    return right
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="build/dev/dynamiccl")
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--set", default="broken,healthy")
+    parser.add_argument("--set", default="hung,slow,noted,healthy")
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
-    program = os.path.abspath(arguments.program)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it has started
+    programs = [os.path.abspath(program) for program in arguments.program.split(",")]
     draw = random.Random(arguments.seed)
-    counts = {"broken": [0, 0], "healthy": [0, 0]}
+    looks = {}
     with tempfile.TemporaryDirectory(prefix="live-jobs-") as build:
         compile_ranks(build)
-        for kind, rows in (("broken", BROKEN), ("healthy", HEALTHY)):
-            for row in rows:
-                faulty = draw.randrange(RANKS)
-                title = f"{row[0]} ({row[1]})"
-                if kind not in arguments.set or (arguments.only and not any(word in title for word in arguments.only.split(","))):
-                    continue
+        for row in BROKEN + HEALTHY:
+            faulty = draw.randrange(RANKS)
+            kind, title = set_of(row), f"{row[0]} ({row[1]})"
+            if kind not in arguments.set.split(",") or not any(word in title for word in arguments.only.split(",")):
+                continue
+            for program in programs:
                 try:
                     said, seconds = try_job(program, build, row, faulty, kind == "healthy", 1.5)
                 except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
                     print(f"{kind:8}{title:42} not tried: {error}", flush=True)
                     continue
-                right = judge(row, faulty, said, kind == "healthy")
-                counts[kind][0] += right
-                counts[kind][1] += 1
-                planted = "-" if kind == "healthy" else str(faulty)
-                notes = "".join(f" [{remark['id']}]" for remark in said["remarks"])
-                cost = 100 * said["core_seconds"] / max(said["seconds"], 0.1)
-                print(f"{kind:8}{title:42}{planted:>2}  {'right' if right else 'WRONG'}  {seconds:5.1f} s {cost:4.1f} %  "
-                      f"{said['state']} {said['verdict']} {said['ranks']}: {said['says']}{notes}", flush=True)
-                if arguments.verbose or not right:
-                    print("\n".join("        " + line for line in said["evidence"]), flush=True)
-    for kind, (right, tried) in counts.items():
-        print(f"{kind}: {right} of {tried} right")
-    return 0 if counts["healthy"][0] == counts["healthy"][1] else 1
+                right = tell(row, faulty, said, seconds, arguments.verbose)
+                looks.setdefault((program, kind), []).append((right, seconds))
+    for (program, kind), found in looks.items():
+        times = sorted(seconds for _, seconds in found)
+        print(f"{program} {kind}: {sum(right for right, _ in found)} of {len(found)} right; a look took "
+              f"{times[len(times) // 2]:.1f} s, {times[-1]:.1f} at most; load {os.getloadavg()[0]:.0f}")
+    return 0 if all(right for (_, kind), found in looks.items() if kind == "healthy" for right, _ in found) else 1
 
 
 if __name__ == "__main__":

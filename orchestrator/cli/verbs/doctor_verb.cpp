@@ -342,7 +342,8 @@ int say_of_job(const Look& look, const Shared& shared) {
 /// A job that runs is looked at from outside, or what it has left is read: nothing is started.
 int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
   for (const auto& options : {arguments.of_one_machine, arguments.of_launches, arguments.of_proofs})
-    refuse_given(options, "does not go with --job, which looks at a job as it runs");
+    refuse_given(options,
+                 "does not go with --job, which looks at a job of this machine as it runs");
   if (!arguments.machine.empty())
     throw Error(ErrorKind::input, "doctor: --machine and --job exclude each other");
   const auto logs = std::count_if(arguments.jobs.begin(), arguments.jobs.end(), names_logs);
@@ -479,12 +480,11 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
   add_node_options(verb, arguments);
   verb.add_option("--machine-file", arguments.machine_file,
                   "declarations of topology, deployment and in-network aggregation (TOML)");
-  verb.add_option(
-          "--job", arguments.jobs,
-          "look at a job as it runs, from outside, for 12 s at most: which rank hangs or is "
-          "slow, and why (a process id of its launcher or of a rank, a container, "
-          "slurm:JOB; several are one job); or read what it has left: files or a folder of "
-          "NCCL's log, PyTorch's flight recorder, ncclras")
+  verb.add_option("--job", arguments.jobs,
+                  "look at a job as it runs, from outside, for some 11 s: which rank hangs or is "
+                  "slow, and why (a process id of its launcher or of a rank, a container, "
+                  "slurm:JOB; several are one job); or read what it has left: files or a folder of "
+                  "NCCL's log, PyTorch's flight recorder, ncclras")
       ->take_all();
   verb.add_option("--machine", arguments.machine,
                   "start nothing: say what the profiles would do on the machine whose facts this "

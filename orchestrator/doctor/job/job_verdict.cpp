@@ -24,10 +24,11 @@ constexpr double kMostly = 0.6;
 constexpr double kSeldom = 0.34;
 // Of the time: less use of a core is none, more waiting for one is much.
 constexpr double kNoCore = 0.03;
+// Cores used by what stands: whoever comes late to short steps again and again uses more.
+constexpr double kStill = 0.01;
 constexpr double kMuchWaiting = 0.25;
 constexpr double kComputes = 0.5;
 constexpr double kFarWorse = 0.5;
-constexpr double kBusy = 0.4;
 constexpr double kMuchThrottled = 0.1;
 
 /// What all looks at one rank say together.
@@ -103,7 +104,7 @@ Summary summary_of(const LiveRank& rank, double seconds) {
                            [&](const RankLook* look) {
                              return same_call(look->stack, read.front()->stack);
                            }) &&
-               (read.front()->stack.memory != 0 || sum.cpu < kNoCore);
+               (read.front()->stack.memory != 0 || sum.cpu < kStill);
   return sum;
 }
 
@@ -129,14 +130,6 @@ std::vector<int> numbers_of(const std::vector<const Summary*>& some) {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
-/// Of the time that was counted.
-double share_inside(const LiveRank& rank) {
-  double seconds = 0, inside_s = 0;
-  for (const auto& slice : rank.calls)
-    if (slice.known) seconds += slice.seconds, inside_s += slice.inside_s;
-  return seconds > 0 ? inside_s / seconds : 0;
-}
-
 /// A line of evidence on one rank.
 std::string line_of(const Summary& one) {
   const auto& rank = *one.rank;
@@ -149,9 +142,6 @@ std::string line_of(const Summary& one) {
   if (!one.meanwhile.empty())
     where += fmt::format("{}outside {}({})", where.empty() ? "" : ", ",
                          where.empty() ? "of calls " : "", one.meanwhile);
-  if (!rank.calls.empty())
-    where += fmt::format("{}in collectives {} of the time, as counted", where.empty() ? "" : "; ",
-                         percent(share_inside(rank)));
   return fmt::format(
       "rank {} (pid {}, state {}): {}{}used {:.2f} cores, waited for one {} of the "
       "time",
@@ -312,7 +302,7 @@ bool does_nothing(const Summary& one) {
                look.kernel_call.starts_with("in a sync");
       });
   const bool ready = one.waiting > kNoCore;
-  return one.cpu < kNoCore && !ready && !on_disk;
+  return one.cpu < kStill && !ready && !on_disk;
 }
 
 /// Some stand in a call all the time, and others are outside of any all the time.
@@ -380,21 +370,6 @@ bool late_in_both_halves(const LiveRank& rank) {
   return read[0] >= 3 && read[1] >= 3 && 2 * outside[0] >= read[0] && 2 * outside[1] >= read[1];
 }
 
-JobVerdict starved_verdict(const Summary& one, const std::vector<const Summary*>& others) {
-  const auto& rank = *one.rank;
-  JobVerdict found{JobState::slow, "starved", {rank.rank}, "", {}, {}};
-  found.says =
-      fmt::format("{} {} in {} for {}, which was ready {} of the time and had no core{}",
-                  ranks_text(numbers_of(others)), others.size() == 1 ? "waits" : "wait",
-                  others.front()->call, ranks_text(found.ranks), percent(one.waiting),
-                  rank.nice > 0 ? fmt::format(", with a nice value of {}", rank.nice) : "");
-  found.next = {
-      fmt::format("what else runs on its cores (taskset -pc {0}; top); bind ranks apart, "
-                  "or renice -n 0 -p {0}",
-                  rank.pid)};
-  return found;
-}
-
 /// One gets a core far worse than the others do, who wait for it. Who has more to do than they
 /// waits for a core longer as well, so that is compared with the time that each was ready.
 MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
@@ -407,23 +382,18 @@ MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
     return one->inside >= kMostly && worst->served < kFarWorse * one->served;
   });
   if (worst->waiting < kMuchWaiting || !alone) return std::nullopt;
-  return starved_verdict(*worst, others);
-}
-
-std::string late_advice(const Summary& one) {
-  return one.cpu < kComputes && one.waiting < kMuchWaiting
-             ? "it does not compute: its loader, its files or a pause are slow"
-             : "it computes: more work than the others', or a slower core";
-}
-
-/// As counted, it waits in collectives like the others, whatever the few stacks say.
-bool waits_like(const std::vector<const Summary*>& late,
-                const std::vector<const Summary*>& others) {
-  double least = 1;
-  for (const auto* one : others) least = std::min(least, share_inside(*one->rank));
-  return least >= 1 - kMostly && std::any_of(late.begin(), late.end(), [&](const Summary* one) {
-           return share_inside(*one->rank) >= kFarWorse * least;
-         });
+  const auto& rank = *worst->rank;
+  JobVerdict found{JobState::slow, "starved", {rank.rank}, "", {}, {}};
+  found.says =
+      fmt::format("{} {} in {} for {}, which was ready {} of the time and had no core{}",
+                  ranks_text(numbers_of(others)), others.size() == 1 ? "waits" : "wait",
+                  others.front()->call, ranks_text(found.ranks), percent(worst->waiting),
+                  rank.nice > 0 ? fmt::format(", with a nice value of {}", rank.nice) : "");
+  found.next = {
+      fmt::format("what else runs on its cores (taskset -pc {0}; top); bind ranks apart, "
+                  "or renice -n 0 -p {0}",
+                  rank.pid)};
+  return found;
 }
 
 /// Others wait for it again and again.
@@ -441,8 +411,7 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
     });
   });
   if (late.empty() || others.empty() || late.size() + others.size() != all.size() ||
-      late.size() > others.size() || !collective || job.seconds < 2 * kFewestSeconds ||
-      waits_like(late, others))
+      late.size() > others.size() || !collective || job.seconds < 2 * kFewestSeconds)
     return std::nullopt;
   const auto& first = *late.front();
   JobVerdict found{JobState::slow, "late", numbers_of(late), "", {}, {}};
@@ -450,62 +419,9 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
                            late.size() == 1 ? "comes" : "come", ranks_text(numbers_of(others)),
                            others.size() == 1 ? "waits" : "wait", others.front()->call,
                            first.meanwhile.empty() ? "outside of calls" : first.meanwhile);
-  found.next = {late_advice(first)};
-  return found;
-}
-
-/// In nearly all parts of the time it was in collectives far less than each of the others, who were
-/// there much of it. Counted, so it tells where few stacks do not; a rank that is late now and then
-/// (an evaluation, a checkpoint) is not the one in nearly all parts.
-const Summary* least_waiting(const std::vector<Summary>& all) {
-  // Where nobody gets his share of a core, chance picks a rank for seconds.
-  const bool busy =
-      std::all_of(all.begin(), all.end(), [](const Summary& one) { return one.waiting > kBusy; });
-  const std::size_t fewest_slices = busy ? 15 : 8;
-  const double nearly_all = busy ? 0.9 : 0.75;
-  const Summary* least = nullptr;
-  std::map<const Summary*, std::size_t> fits;
-  const auto slices = all.empty() ? 0 : all.front().rank->calls.size();
-  std::size_t known = 0;
-  for (std::size_t i = 0; i < slices; ++i) {
-    std::vector<std::pair<double, const Summary*>> shares;
-    for (const auto& one : all) {
-      const auto& calls = one.rank->calls;
-      if (i < calls.size() && calls[i].known && calls[i].seconds > 0)
-        shares.emplace_back(calls[i].inside_s / calls[i].seconds, &one);
-    }
-    if (shares.size() < all.size() || shares.size() < 2) continue;
-    ++known;
-    std::sort(shares.begin(), shares.end());
-    if (shares[1].first >= 1 - kMostly && shares[0].first < kFarWorse * shares[1].first)
-      ++fits[shares[0].second];
-  }
-  for (const auto& [one, count] : fits)
-    if (known >= fewest_slices &&
-        static_cast<double>(count) >= nearly_all * static_cast<double>(known))
-      least = one;
-  return least;
-}
-
-/// By the time that each was in collectives, where that was counted.
-MaybeVerdict find_least_waiting(const LiveJob& job, const std::vector<Summary>& all) {
-  const auto* least = least_waiting(all);
-  if (least == nullptr || job.seconds < kFewestSeconds) return std::nullopt;
-  const auto others = those(all, [&](const Summary& one) { return &one != least; });
-  const bool far_worse = std::all_of(others.begin(), others.end(), [&](const Summary* one) {
-    return least->served < kFarWorse * one->served;
-  });
-  JobVerdict found;
-  if (least->waiting >= kMuchWaiting && (far_worse || least->rank->nice > 0)) {
-    found = starved_verdict(*least, others);
-  } else {
-    found = {JobState::slow, "late", {least->rank->rank}, "", {}, {}};
-    found.says = fmt::format("rank {} comes last: {} {} for it in collectives; it is {} meanwhile",
-                             least->rank->rank, ranks_text(numbers_of(others)),
-                             others.size() == 1 ? "waits" : "wait",
-                             least->meanwhile.empty() ? "outside of calls" : least->meanwhile);
-    found.next = {late_advice(*least)};
-  }
+  found.next = {first.cpu < kComputes && first.waiting < kMuchWaiting
+                    ? "it does not compute: its loader, its files or a pause are slow"
+                    : "it computes: more work than the others', or a slower core"};
   return found;
 }
 
@@ -560,7 +476,6 @@ JobVerdict verdict(const LiveJob& job) {
   if (!found) found = find_absent(job, all);
   if (!found) found = find_starved(job, all);
   if (!found) found = find_late(job, all);
-  if (!found) found = find_least_waiting(job, all);
   if (!found) found = rest_of(job, all);
   for (auto& line : lines_of(all)) found->evidence.push_back(std::move(line));
   return *found;

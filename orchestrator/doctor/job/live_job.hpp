@@ -61,14 +61,6 @@ struct LoadedLibrary {
   std::string build_id;  ///< "" = unknown
 };
 
-/// How long a rank was inside collectives in a part of the time, as probes on them count it.
-struct CallSlice {
-  double seconds = 0;
-  double inside_s = 0;
-  unsigned calls = 0;  ///< that ended in it
-  bool known = false;  ///< false: no call began or ended, or too many for the counter
-};
-
 struct LiveRank {
   int rank = 0;
   pid_t pid = 0;
@@ -76,7 +68,6 @@ struct LiveRank {
   int nice = 0;
   std::string stack_problem;  ///< why its stack cannot be read; "" = it was, or nobody tried
   std::vector<RankLook> looks;
-  std::vector<CallSlice> calls;      ///< all ranks' of the same times; empty = nothing counted
   std::vector<StuckSocket> sockets;  ///< at the last look
   std::vector<LoadedLibrary> libraries;
   std::string user_namespace;
@@ -97,7 +88,6 @@ struct EndedProcess {
 struct LiveJob {
   int world = 0;                ///< ranks that the launcher has named to them; 0 = unknown
   bool all_here = false;        ///< they say that all of them are on this machine
-  std::string uncounted;        ///< why ranks' time in calls is not counted; "" = it is
   bool has_rdma = false;        ///< the machine has RDMA devices
   double seconds = 0;           ///< from the first look to the last
   std::vector<LiveRank> ranks;  ///< by rank

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <optional>
+#include <future>
 #include <thread>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
-#include "orchestrator/doctor/job/call_watch.hpp"
 #include "orchestrator/doctor/job/find_ranks.hpp"
 #include "orchestrator/doctor/job/process_files.hpp"
 #include "orchestrator/doctor/job/stacks.hpp"
@@ -20,6 +19,9 @@ namespace dynamiccl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// The job has this long for itself between two looks, however long one takes.
+constexpr double kLeastPause = 0.2;
 
 /// Of a core that ended children of this process have used.
 double children_cpu_s() {
@@ -53,20 +55,25 @@ const char* name_of_state(JobState state) {
   return "unknown";
 }
 
-/// One look at every rank; a stopped one's stack would say no more.
+/// One look at every rank, at all of them at once; a stopped one's stack would say no more.
 void look_once(LiveJob& job, const StackReader& stacks, Clock::time_point begun) {
   const auto processes = all_processes();
-  for (auto& rank : job.ranks) {
+  const auto look_at = [&](LiveRank& rank) {
     RankLook look = look_at_process(rank.pid, processes);
     look.at_s = std::chrono::duration<double>(Clock::now() - begun).count();
-    if (look.state == '?' || look.state == 'Z') continue;
+    if (look.state == '?' || look.state == 'Z') return;
     if (!stacks.problem().empty())
       rank.stack_problem = stacks.problem();
     else if (look.state != 'T' && look.state != 't')
       look.stack = stacks.look(rank.pid, rank.stack_problem);
-    job.seconds = std::max(job.seconds, look.at_s);
     rank.looks.push_back(std::move(look));
-  }
+  };
+  std::vector<std::future<void>> looks;
+  for (auto& rank : job.ranks)
+    looks.push_back(std::async(std::launch::async, [&] { look_at(rank); }));
+  for (auto& look : looks) look.get();
+  for (const auto& rank : job.ranks)
+    if (!rank.looks.empty()) job.seconds = std::max(job.seconds, rank.looks.back().at_s);
 }
 
 /// Ranks that have come to their end meanwhile are no longer here.
@@ -80,25 +87,6 @@ void drop_ended(LiveJob& job) {
   std::erase_if(job.ranks, is_over);
 }
 
-/// Then it is known which calls there are.
-bool is_in_collective(const LiveJob& job) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& rank) {
-    return std::any_of(rank.looks.begin(), rank.looks.end(), [](const RankLook& look) {
-      return look.stack.kind == CallKind::collective;
-    });
-  });
-}
-
-/// Counts the ranks' time in calls meanwhile, in parts that are much shorter, where it can.
-void pause(std::optional<CallWatch>& calls, double seconds, std::vector<LiveRank>& ranks) {
-  constexpr double kSlice = 0.2;
-  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
-  while (calls && calls->problem().empty() &&
-         until - Clock::now() > std::chrono::duration<double>(kSlice / 2))
-    calls->watch(kSlice, ranks);
-  std::this_thread::sleep_until(until);
-}
-
 }  // namespace
 
 JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options) {
@@ -106,33 +94,27 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
   look.job = find_ranks(named);
   look.job.has_rdma = has_rdma_devices();
   const StackReader stacks;
-  std::optional<CallWatch> calls;
   const auto begun = Clock::now();
   const double cpu_before = children_cpu_s();
   for (auto& rank : look.job.ranks) {
     read_surroundings(rank);
     look.by_gdb = look.by_gdb || stacks.takes_long(rank.pid);
   }
-  for (double before = 0;;) {
+  const auto so_far = [&] { return std::chrono::duration<double>(Clock::now() - begun).count(); };
+  for (double before = 0;; before = so_far()) {
     look_once(look.job, stacks, begun);
     ++look.stacks;
     drop_ended(look.job);
     for (auto& rank : look.job.ranks) rank.sockets = stuck_sockets(rank.pid);
-    const double so_far = std::chrono::duration<double>(Clock::now() - begun).count();
     look.verdict = verdict(look.job);
     const bool time_for_hangs =
-        look.verdict.id == "stopped" ? look.stacks > 1 : so_far >= options.hung_seconds;
-    // Another look would take as long as this one.
-    const bool is_last = so_far + options.pause_seconds + (so_far - before) > options.seconds;
-    before = so_far + options.pause_seconds;
+        look.verdict.id == "stopped" ? look.stacks > 1 : so_far() >= options.hung_seconds;
     const bool interrupted = options.interrupted && options.interrupted();
     if ((time_for_hangs && is_settled(look.verdict, look.job)) || interrupted) break;
-    if (!calls && look.stacks > 1 && is_in_collective(look.job)) {
-      calls.emplace(look.job.ranks);
-      look.job.uncounted = calls->problem();
-    }
-    pause(calls, is_last ? options.seconds - so_far : options.pause_seconds, look.job.ranks);
-    if (is_last) break;
+    // Another look would take as long as this one.
+    const double pause = std::max(options.pause_seconds - (so_far() - before), kLeastPause);
+    if (2 * so_far() - before + pause > options.seconds) break;
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   }
   look.verdict = verdict(look.job);
   look.stack_cpu_s = children_cpu_s() - cpu_before;
@@ -162,7 +144,6 @@ std::string to_text(const JobLook& look) {
     text += fmt::format("  NOTE {}: {}\n", remark.id, remark.says);
     text += fmt::format("    fix: {}\n", remark.fix);
   }
-  if (!look.job.uncounted.empty()) text += "  not seen: " + look.job.uncounted + "\n";
   text += fmt::format(
       "  seen: {}{}, for {:.1f} s; {}, which took {:.1f} % of a core\n",
       counted(look.job.ranks.size(), "rank"),
@@ -179,7 +160,6 @@ nlohmann::json to_json(const JobLook& look) {
                  {"seconds", look.job.seconds},
                  {"looks", look.stacks},
                  {"core_seconds", look.stack_cpu_s},
-                 {"not_counted", look.job.uncounted},
                  {"remarks", nlohmann::json::array()},
                  {"processes", nlohmann::json::array()}});
   for (const auto& remark : look.remarks)

@@ -21,8 +21,8 @@ struct JobLook {
 
 struct LookOptions {
   double hung_seconds = 4;            ///< after which a job that stands is reported
-  double seconds = 12;                ///< after which the looking ends
-  double pause_seconds = 0.6;         ///< between two stacks of a rank
+  double seconds = 11;                ///< after which the looking ends
+  double pause_seconds = 0.6;         ///< from one stack of a rank to the next, or more
   std::function<bool()> interrupted;  ///< asked between looks; may be empty
 };
 
