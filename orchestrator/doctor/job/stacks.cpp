@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -278,6 +279,8 @@ StackLook StackReader::look(pid_t pid, std::string& why) const {
   CommandOptions options;
   options.timeout = std::chrono::seconds(by_gdb ? 20 : 5);
   const auto result = run_command(argv, options);
+  // Killed while it attaches it leaves the process stopped.
+  if (result.timed_out) kill(pid, SIGCONT);
   const auto place = place_in_code(read_stacks(result.out));
   StackLook look = place.look;
   if (!look.read) {

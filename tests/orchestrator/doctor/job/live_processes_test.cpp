@@ -5,6 +5,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "orchestrator/doctor/job/look_at_job.hpp"
 #include "orchestrator/doctor/job/process_files.hpp"
 #include "orchestrator/doctor/job/stacks.hpp"
+#include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
 
@@ -147,6 +151,23 @@ TEST_CASE("a stack is read of a process that sleeps, and it sleeps on") {
   CHECK(comes_true([&] { return look_at_process(sleeper.pid(), all_processes()).state == 'S'; }));
   CHECK_FALSE(stacks.look(1 << 22, why).read);
   CHECK_FALSE(why.empty());
+}
+
+TEST_CASE("who reads a stack too slowly is ended, and its process goes on") {
+  // In eu-stack's place, ended just where that has stopped the process.
+  const testing::ScratchFolder folder;
+  const std::string slow = folder.file("eu-stack");
+  std::ofstream(slow) << "#!/bin/sh\nfor pid; do :; done; kill -STOP $pid; sleep 60\n";
+  std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (slow.substr(0, slow.rfind('/')) + ":" + path).c_str(), 1);
+  const StackReader stacks;
+  setenv("PATH", path.c_str(), 1);
+  const Started sleeper("exec sleep 600");
+  std::string why;
+  CHECK_FALSE(stacks.look(sleeper.pid(), why).read);
+  CHECK(why.find("in time") != std::string::npos);
+  CHECK(comes_true([&] { return look_at_process(sleeper.pid(), all_processes()).state == 'S'; }));
 }
 
 TEST_CASE("a job is looked at as a whole: a stopped rank in seconds, and nothing is left stopped") {
