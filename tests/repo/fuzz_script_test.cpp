@@ -266,3 +266,28 @@ TEST_CASE("fuzz targets keep their time where an input takes longer", "[fuzz][lo
              ContainsSubstring("counts.json") && ContainsSubstring("table.jsonl"));
   CHECK_THAT(ended.out, ContainsSubstring("\"left_cpu_s\": 7200"));
 }
+
+TEST_CASE("the libFuzzer program is built of every folder whose readers it calls", "[fuzz]") {
+  const fs::path folder = fs::path(DYNAMICCL_SOURCE_DIR) / "tests/fuzz";
+  const auto text_of = [](const fs::path& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto built = text_of(folder / "CMakeLists.txt");
+  const std::string begin = "#include \"orchestrator/";
+  int readers = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".cpp") continue;
+    std::istringstream lines(text_of(entry.path()));
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(begin)) continue;
+      const auto header = line.substr(10, line.rfind('"') - 10);
+      INFO(entry.path().string() << ": " << header);
+      // A folder's sources, or the one of this header.
+      CHECK((built.find(fs::path(header).parent_path().string() + "/*.cpp") != std::string::npos ||
+             built.find(fs::path(header).replace_extension(".cpp").string()) != std::string::npos));
+      ++readers;
+    }
+  }
+  CHECK(readers > 3);
+}
