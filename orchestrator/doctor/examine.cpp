@@ -214,14 +214,7 @@ std::optional<MeasurementSummary> cell_summary(const FinishedLaunch& finished,
   return summarise(cells, RankAggregation::max);
 }
 
-/// Median time of the first cell's calls, of the slowest rank, without what ranks waited for cores:
-/// the same on a busy machine, as far as that is known.
-Micros call_time(const FinishedLaunch& finished) {
-  const auto summary = cell_summary(finished, kLookCell);
-  return Micros(summary ? summary->unwaited_us.value_or(summary->median_us) : 0);
-}
-
-/// Its fastest call: other work makes calls slower, and hardly all of them.
+/// The fastest call of a cell: other work makes calls slower, and hardly all of them.
 Micros fastest_call(const FinishedLaunch& finished, const std::string& cell_id) {
   const auto summary = cell_summary(finished, cell_id);
   return Micros(summary ? summary->min_us : 0);
@@ -252,27 +245,40 @@ std::optional<CallPages> read_pages(const FinishedLaunch& finished) {
   return pages;
 }
 
+/// What disturbed a launch by the noise gate's first flag; "" = nothing.
+std::string noise_of(const FinishedLaunch& finished) {
+  const auto flags = json_or_discarded(finished.end.noise_flags_json);
+  return flags.is_array() && !flags.empty() ? flags.front().get<std::string>() : "";
+}
+
 /// On a busy machine a launch may come to no end in time although nothing is wrong.
 bool disturbed_timeout(const FinishedLaunch& finished) {
-  const auto flags = json_or_discarded(finished.end.noise_flags_json);
-  return finished.end.status == LaunchStatus::timed_out && flags.is_array() && !flags.empty();
+  return finished.end.status == LaunchStatus::timed_out && !noise_of(finished).empty();
 }
 
 std::string why_unjudged(const FinishedLaunch& finished) {
   return fmt::format("no end within {:g} s on a busy machine ({}); look again when it is quiet",
-                     kLookTimeout.seconds(),
-                     parsed_json(finished.end.noise_flags_json).front().get<std::string>());
+                     kLookTimeout.seconds(), noise_of(finished));
 }
 
 /// A second, larger launch for the page faults of its calls, where it takes seconds at most.
 std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backend backend,
-                                       int ranks, LaunchRunner& runner, int cores, Micros call,
-                                       std::string& unjudged) {
+                                       int ranks, LaunchRunner& runner, int cores,
+                                       const FinishedLaunch& small, std::string& unjudged) {
   const double factor =
       static_cast<double>(kPagesSize.count()) / static_cast<double>(kLookSize.count());
-  if (backend_facts(backend).on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
-      call.count() * factor * kPagesCalls > kPagesTime.count())
+  const Micros call = fastest_call(small, kLookCell);
+  if (backend_facts(backend).on_gpu || ranks < 2 || ranks > cores || call.count() <= 0)
     return std::nullopt;
+  if (call.count() * factor * kPagesCalls > kPagesTime.count()) {
+    // Slow by others' work alone, they would be judged now and not then.
+    if (const std::string noise = noise_of(small); !noise.empty())
+      unjudged = fmt::format(
+          "page faults of large calls are not judged: calls are slow on a busy machine ({}); look "
+          "again when it is quiet",
+          noise);
+    return std::nullopt;
+  }
   auto protocol = look_protocol(kPagesIterations);
   protocol.cells.min_iterations = kPagesIterations;
   const auto done =
@@ -303,8 +309,8 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
     for (std::size_t i = 0; i < plan.sizes.size(); ++i)
       look.fastest.push_back(fastest_call(done.finished, look_cell(i)));
     if (plan.pages)
-      look.pages = look_at_pages(profile, backend, ranks, runner, site.cores,
-                                 call_time(done.finished), look.unjudged);
+      look.pages =
+          look_at_pages(profile, backend, ranks, runner, site.cores, done.finished, look.unjudged);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
     look.failure = error.what();
