@@ -296,6 +296,7 @@ MergeSummary merge_database(Statements& db, const std::string& other_path) {
   return explained(
       db.path(), "merging " + other_path,
       [&] {
+        const EndedBySignals ended(db.db());  // whole or not at all
         const Attached attached(db.db(), snapshot.uri());
         db.db().exec(
             "CREATE TEMP TABLE merge_runs(uuid TEXT PRIMARY KEY);"

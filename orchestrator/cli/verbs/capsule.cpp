@@ -299,13 +299,17 @@ void put_capsule(const Shared& shared, const std::string& place, const std::stri
   const PassingFolder folder("capsule");
   fill(folder.path(), shared, run);
   write_output(place, "", "--capsule", shared.db);  // who may not read one reads neither
-  checked_output("cannot pack the capsule",
-                 {"tar", "--force-local", "-C", folder.path().string(), "-cf", place, "."});
+  const auto tar =
+      run_tool({"tar", "--force-local", "-C", folder.path().string(), "-cf", place, "."});
+  if (tar.exit_code != 0)
+    throw Error(ErrorKind::environment,
+                place + ": cannot be packed: " + std::string(trim(tar.err)));
 }
 
 }  // namespace
 
-void write_capsule(const Shared& shared, const std::string& place, const std::string& run) {
+void write_capsule(Shared& shared, const std::string& place, const std::string& run) {
+  const InterruptGuard guard;
   std::error_code ignored;
   if (fs::exists(place, ignored))
     throw Error(ErrorKind::input, place + " exists: name a new folder or .tar with --capsule");
@@ -314,7 +318,9 @@ void write_capsule(const Shared& shared, const std::string& place, const std::st
     put_capsule(shared, place, id);
   } catch (...) {
     fs::remove_all(place, ignored);  // on a full disk a part of it
-    throw;
+    if (!interrupted()) throw;
+    shared.exit_code = 128 + interrupt_signal();
+    return;
   }
   if (shared.json)
     fmt::print("{}\n", json{{"file", place}, {"run_id", id}}.dump(1));

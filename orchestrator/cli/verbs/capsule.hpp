@@ -11,7 +11,7 @@ namespace dynamiccl {
 /// @param place a new folder, or a new file NAME.tar
 /// @param run as Reader::resolve_run takes it
 /// @throws Error(input) where something is at that place
-void write_capsule(const Shared& shared, const std::string& place, const std::string& run);
+void write_capsule(Shared& shared, const std::string& place, const std::string& run);
 
 /// A folder with a manifest, or a tar?
 bool is_capsule(const std::string& place);
