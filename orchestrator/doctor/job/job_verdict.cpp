@@ -26,6 +26,10 @@ constexpr double kSeldom = 0.34;
 constexpr double kNoCore = 0.03;
 // Cores used by what stands: whoever comes late to short steps again and again uses more.
 constexpr double kStill = 0.01;
+// Where no rank gets its share of a core, chance keeps one outside of calls for seconds.
+constexpr double kBusy = 0.4;
+constexpr double kMostlyIfBusy = 0.8;
+constexpr int kOftenLate = 3;  // a single evaluation may last as long as a look at a busy machine
 constexpr double kMuchWaiting = 0.25;
 constexpr double kComputes = 0.5;
 constexpr double kFarWorse = 0.5;
@@ -396,10 +400,31 @@ MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
   return found;
 }
 
+/// How often it kept the others waiting. Looks between which none of them has got on, as in an
+/// evaluation, are one time.
+int times_late(const LiveRank& rank, const std::vector<const Summary*>& others) {
+  const auto outside = [&](std::size_t i) {
+    return rank.looks[i].stack.read && !waits_for_others(rank.looks[i].stack.kind);
+  };
+  int times = 0;
+  for (std::size_t i = 0; i < rank.looks.size(); ++i) {
+    const auto stood = [&](const Summary* one) {
+      const auto& looks = one->rank->looks;
+      return i < looks.size() && looks[i].stack.memory != 0 &&
+             same_call(looks[i].stack, looks[i - 1].stack);
+    };
+    if (!outside(i)) continue;
+    if (i == 0 || !outside(i - 1) || !std::all_of(others.begin(), others.end(), stood)) ++times;
+  }
+  return times;
+}
+
 /// Others wait for it again and again.
 MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
-  const auto late = those(all, [](const Summary& one) {
-    return one.outside >= kMostly && late_in_both_halves(*one.rank);
+  const bool busy =
+      std::all_of(all.begin(), all.end(), [](const Summary& one) { return one.waiting > kBusy; });
+  const auto late = those(all, [&](const Summary& one) {
+    return one.outside >= (busy ? kMostlyIfBusy : kMostly) && late_in_both_halves(*one.rank);
   });
   const auto others = those(all, [](const Summary& one) {
     return one.inside >= 1 - kSeldom && one.kind != CallKind::start;
@@ -411,7 +436,8 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
     });
   });
   if (late.empty() || others.empty() || late.size() + others.size() != all.size() ||
-      late.size() > others.size() || !collective || job.seconds < 2 * kFewestSeconds)
+      late.size() > others.size() || !collective || job.seconds < 2 * kFewestSeconds ||
+      times_late(*late.front()->rank, others) < kOftenLate)
     return std::nullopt;
   const auto& first = *late.front();
   JobVerdict found{JobState::slow, "late", numbers_of(late), "", {}, {}};

@@ -1,5 +1,6 @@
 #include "orchestrator/doctor/job/job_verdict.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
 #include <functional>
@@ -159,6 +160,13 @@ TEST_CASE("a rank outside that does nothing holds the job, one that works may co
         "in Python code");
 }
 
+TEST_CASE("a rank that the others wait for once, however long, is not late") {
+  const auto works = [](int look) { return look < 2 ? moves(look) : computes(look); };
+  const auto wait = [](int look) { return moves(std::min(look, 2)); };
+  check(job_of({rank_of(0, works), rank_of(1, wait), rank_of(2, wait)}),
+        {JobState::running, "moving", {}});
+}
+
 TEST_CASE("a rank that the others wait for again and again is late, with what it does meanwhile",
           "[B-30]") {
   const auto late = [](int look) { return look % 4 == 3 ? moves(look) : sleeps(look); };
@@ -171,6 +179,9 @@ TEST_CASE("a rank that the others wait for again and again is late, with what it
   // In the second half alone: an evaluation, a checkpoint.
   const auto once = [](int look) { return look < 4 ? moves(look) : computes(look); };
   check(job_of({rank_of(0, once), rank_of(1, moves)}), {JobState::running, "moving", {}});
+  // Nobody gets a core: the one that is outside for some seconds may be any of them.
+  check(job_of({rank_of(0, busy, 0.2, 0.7), rank_of(1, moves, 0.1, 0.8)}),
+        {JobState::running, "moving", {}});
   // All of them outside as often: that is what they compute.
   check(job_of({rank_of(0, busy), rank_of(1, busy)}), {JobState::running, "moving", {}});
   // Stages of a pipeline.
