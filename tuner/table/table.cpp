@@ -59,9 +59,9 @@ TableEntry entry_from_json(const json& object) {
 json body_of(const ConfigurationTable& table) {
   json entries = json::array();
   for (const TableEntry& entry : table.entries) entries.push_back(entry_to_json(entry));
-  json body = {{"format", kFormat},    {"version", kTableFileVersion},
-               {"epoch", table.epoch}, {"provenance", table.provenance},
-               {"regimes", table.regimes},   {"entries", entries}};
+  json body = {{"format", kFormat},        {"version", kTableFileVersion},
+               {"epoch", table.epoch},     {"provenance", table.provenance},
+               {"regimes", table.regimes}, {"entries", entries}};
   for (const TableEntry& check : table.checks) body["checks"].push_back(entry_to_json(check));
   return body;
 }
