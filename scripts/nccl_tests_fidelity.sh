@@ -2,10 +2,10 @@
 # Compares our NCCL worker with nccl-tests: the same sizes, calls back to back over rotated buffers, the slowest
 # rank counts, launches alternated; nccl-tests runs twice a round, so that its own spread is printed next to ours.
 #   [BUNDLE=FOLDER] scripts/nccl_tests_fidelity.sh NCCL_TESTS_BUILD_FOLDER OUTPUT_FOLDER [ROUNDS] [GPUS] [SECONDS]
-# NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf and all_gather_perf built with MPI=1. CALLS=N: calls
-# per size (200).
+# NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf, all_gather_perf and alltoallv_perf (2.18 or newer) built with
+# MPI=1. CALLS=N: calls per size (200).
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 tests=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd) rounds=${3:-10} gpus=${4:-4} budget=${5:-420}
 cd "$(dirname "$0")/.."
 . scripts/gpu_setup.sh
@@ -18,9 +18,29 @@ calls=${CALLS:-200}
 sizes=(1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 268435456 1073741824)
 compared=" 1024 1048576 67108864 1073741824 "
 
+perf() { # BINARY FIRST_SIZE LAST_SIZE
+  "$mpirun" --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n "$gpus" "$tests/$1" -b "$2" -e "$3" -f 4 \
+    -g 1 -w 10 -n "$calls" -c 1 -a 3 2>>"$out/theirs.log"
+}
+
+# Who sends how much to whom, as the worker's alltoallv has it: of N(N+1)/2 shares one to itself, two to the next rank, and so on.
+matrix() { # SIZE
+  awk -v n="$gpus" -v elements="$(($1 / 4))" 'BEGIN {
+    for (from = 0; from < n; ++from)
+      for (to = 0; to < n; ++to)
+        printf "%d%s", 4 * int(elements * ((to - from + n) % n + 1) * 2 / (n * (n + 1))), to + 1 < n ? " " : "\n" }'
+}
+
+# Its matrix holds for one size, so that every size is a start of its own. It rounds each share down to 16 bytes and prints their sum.
+alltoallv_sizes() { # BINARY
+  for size in $compared; do
+    matrix "$size" >"$out/matrix.txt"
+    NCCL_TESTS_ALLTOALLV_MATRIX_FILE=$out/matrix.txt perf "$1" "$size" "$size" | awk -v size="$size" '$1 ~ /^[0-9]+$/ { $1 = size; print }'
+  done
+}
+
 run_theirs() { # ROUND WHO COLLECTIVE BINARY
-  "$mpirun" --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n "$gpus" "$tests/$4" -b 1K -e 1G -f 4 \
-    -g 1 -w 10 -n "$calls" -c 1 -a 3 2>>"$out/theirs.log" |
+  if [ "$3" = alltoallv ]; then alltoallv_sizes "$4"; else perf "$4" 1K 1G; fi |
     awk -v r="$1" -v w="$2" -v c="$3" -v wanted="$compared" \
       '# Our broadcast has one buffer, which nccl-tests calls in place.
        BEGIN { us = c == "broadcast" ? 10 : 6 }
@@ -29,7 +49,7 @@ run_theirs() { # ROUND WHO COLLECTIVE BINARY
 
 cells_of_launch() {
   local comma=
-  for collective in allreduce broadcast allgather; do
+  for collective in allreduce broadcast allgather alltoallv; do
     for size in "${sizes[@]}"; do
       printf '%s\n  {"id": "%s %s", "collective": "%s", "size_bytes": %s, "datatype": "float32", "algorithm": "library", "in_place": false, "knobs": {}}' \
         "$comma" "$collective" "$size" "$collective" "$size"
@@ -74,7 +94,7 @@ for cell, values in times.items():
 PY
 }
 
-rows=(allreduce:all_reduce_perf broadcast:broadcast_perf allgather:all_gather_perf)
+rows=(allreduce:all_reduce_perf broadcast:broadcast_perf allgather:all_gather_perf alltoallv:alltoallv_perf)
 for ((round = 1; round <= rounds && SECONDS < budget; ++round)); do
   for row in "${rows[@]}"; do run_theirs "$round" theirs "${row%%:*}" "${row#*:}"; done
   run_ours "$round"
