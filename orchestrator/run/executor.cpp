@@ -40,6 +40,11 @@ bool Executor::wanted(const PlannedGroup& group, int block) const {
          !settled_.contains(group.id) && !finished_.contains({group.id, block});
 }
 
+bool Executor::any_wanted(int block) const {
+  return block < most_launches(experiment_.protocol) &&
+         std::ranges::any_of(plan_.groups, [&](const auto& group) { return wanted(group, block); });
+}
+
 std::size_t Executor::remaining() const {
   std::size_t count = 0;
   for (int block = 0; block < first_launches(experiment_.protocol); ++block) {
@@ -208,9 +213,7 @@ void Executor::run_blocks() {
   std::string stopped_by = "max_launches";
   settle_groups();
   for (int block = 0; block < most_launches(experiment_.protocol); ++block) {
-    const bool all_done = std::none_of(plan_.groups.begin(), plan_.groups.end(),
-                                       [&](const auto& group) { return wanted(group, block); });
-    if (all_done) continue;
+    if (!any_wanted(block)) continue;
     if (block_s > 0 && !block_is_affordable(elapsed_s(), block_s)) {
       stopped_by = "time_budget";
       break;
@@ -224,6 +227,8 @@ void Executor::run_blocks() {
       break;
     }
     settle_groups();
+    if (first_look_ && block + 1 == kFirstLook && any_wanted(block + 1))
+      first_look_(summary_.run_id);
   }
   store_stopping(stopped_by);
 }

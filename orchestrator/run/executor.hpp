@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,6 +48,12 @@ class Executor {
   void replay(const RunConfig& stored) { replayed_ = stored; }
   /// What a run is found again by when the batch job around it is started anew; "" = nothing.
   void begins_in(const std::string& job) { batch_job_ = job; }
+  /// What is done once, when every group has had `kFirstLook` launches and more are to come.
+  /// @param look gets the run's id
+  void after_first_launches(std::function<void(const std::string&)> look) {
+    first_look_ = std::move(look);
+  }
+  static constexpr int kFirstLook = 2;
 
  private:
   void refuse_changed_plan(const std::string& run) const;
@@ -66,6 +73,7 @@ class Executor {
   void leave_out(const std::string& environment, const std::string& reason);
   void fail_environment(const std::string& environment, const std::string& reason);
   [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
+  [[nodiscard]] bool any_wanted(int block) const;
   [[nodiscard]] std::size_t remaining() const;
   /// After which every launch of the plan is ended.
   [[nodiscard]] std::chrono::seconds longest_launch() const;
@@ -78,6 +86,7 @@ class Executor {
   Console& console_;
   RunSummary summary_;
   std::string batch_job_;
+  std::function<void(const std::string&)> first_look_;
   std::optional<RunConfig> replayed_;
   std::set<LaunchKey> finished_;
   std::optional<LaunchRunner> runner_;  ///< of the run that is under way

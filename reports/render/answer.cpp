@@ -11,6 +11,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "db/usual_db.hpp"
@@ -39,19 +40,18 @@ constexpr std::size_t kLeastRows = 3;
 constexpr std::size_t kMostRows = 12;
 constexpr std::size_t kMostCauses = 2;
 
-/// The text in lines of `width` columns, those after the first indented; whole, as what is to be
-/// done stands at the end of many.
-std::string wrapped(const std::string& text, const std::string& indent, std::size_t width) {
-  std::vector<std::string> lines{""};
-  for (const auto& word : split(one_line(text), ' ')) {
-    if (word.empty()) continue;
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width)
-      lines.push_back(indent);
-    auto& line = lines.back();
-    line += (line.empty() || line == indent ? "" : " ") + word;
-    if (line.size() > width) line.resize(width);
-  }
-  return join(lines, "\n") + "\n";
+/// The text in lines of `width` columns, those after the first indented by two; whole, as what is
+/// to be done stands at the end of many.
+std::string wrapped(const std::string& text, std::size_t width) {
+  return join(broken_lines(one_line(text), width - 2), "\n  ") + "\n";
+}
+
+/// "2.00 [1.90, 2.10]".
+std::string ratio_text(const Ratio& ratio) {
+  const std::string value = format_number(ratio.value);
+  if (!ratio.interval) return value;
+  return fmt::format("{} [{}, {}]", value, format_number(ratio.interval->low),
+                     format_number(ratio.interval->high));
 }
 
 /// One cell next to the same on bare metal.
@@ -103,8 +103,8 @@ std::string busy_text(const std::vector<CellFigure>& figures, const std::vector<
                                    : fmt::format(" to {} x in {}", format_number(*high),
                                                  counted(factors.size(), "cell"))));
   }
-  return wrapped(busy, "  ", width) +
-         (sure.empty() ? "" : wrapped("surely all the same: " + join(sure, "; "), "  ", width));
+  return wrapped(busy, width) +
+         (sure.empty() ? "" : wrapped("surely all the same: " + join(sure, "; "), width));
 }
 
 using Place = std::tuple<std::pair<std::size_t, std::string>, std::string>;
@@ -214,12 +214,8 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
 
 std::string cell_text(const CellCost& cost) {
   const CellFigure& f = *cost.figure;
-  std::string ratio = format_number(cost.ratio.value);
-  if (cost.ratio.interval)
-    ratio += fmt::format(" [{}, {}]", format_number(cost.ratio.interval->low),
-                         format_number(cost.ratio.interval->high));
-  return fmt::format("{} x bare metal, {}: {} {} {} {} {}", ratio, name_of(cost.verdict),
-                     f.environment, f.backend, f.architecture, f.collective,
+  return fmt::format("{} x bare metal, {}: {} {} {} {} {}", ratio_text(cost.ratio),
+                     name_of(cost.verdict), f.environment, f.backend, f.architecture, f.collective,
                      f.collective == "training"
                          ? f.algorithm
                          : format_bytes(Bytes(static_cast<std::uint64_t>(f.size_bytes))));
@@ -235,8 +231,7 @@ std::string extremes_text(const std::vector<CellCost>& costs, std::size_t width)
                                                            (sure == Verdict::slower)))
         found = &cost;
     if (found != nullptr)
-      out += wrapped((sure == Verdict::slower ? "worst: " : "best: ") + cell_text(*found), "  ",
-                     width);
+      out += wrapped((sure == Verdict::slower ? "worst: " : "best: ") + cell_text(*found), width);
   }
   return out;
 }
@@ -383,7 +378,7 @@ std::string causes_text(const Reader& reader, const std::string& run_uuid, std::
     for (const auto& [text, fix] : causes) {
       if (usual.contains(text) || fix.empty()) continue;
       if (told++ < kMostCauses)
-        out += wrapped(fmt::format("why {}: {}", environment, text), "  ", width) +
+        out += wrapped(fmt::format("why {}: {}", environment, text), width) +
                fmt::format("  fix: {}\n", fix_in(fix, environment));
     }
   }
@@ -442,12 +437,8 @@ std::vector<std::string> target_text(const Reader& reader, std::int64_t run) {
                           format_micros(Micros(best->figure.median_us())));
       if (plain != nullptr && plain != best) {
         const Ratio ratio = time_ratio_anyway(best->figure, plain->figure);
-        line += fmt::format(
-            ", {}{} x plain {}'s {}", format_number(ratio.value),
-            ratio.interval ? fmt::format(" [{}, {}]", format_number(ratio.interval->low),
-                                         format_number(ratio.interval->high))
-                           : "",
-            plain->figure.algorithm, format_micros(Micros(plain->figure.median_us())));
+        line += fmt::format(", {} x plain {}'s {}", ratio_text(ratio), plain->figure.algorithm,
+                            format_micros(Micros(plain->figure.median_us())));
       } else {
         line += plain == best ? ", plain SGD" : "; plain SGD did not always reach it";
       }
@@ -471,7 +462,7 @@ std::string without_result(const Reader& reader, const std::string& run, std::si
                                rows.text(0, "reason").empty() ? rows.text(0, "status")
                                                               : rows.text(0, "reason"),
                                rows.size() > 1 ? "; the others: query failures" : ""),
-                   "  ", width);
+                   width);
   }
   return out;
 }
@@ -480,8 +471,7 @@ std::string without_result(const Reader& reader, const std::string& run, std::si
 std::string some_lines(const std::vector<std::string>& lines, std::size_t most,
                        const std::string& where, std::size_t width) {
   std::string out;
-  for (std::size_t i = 0; i < std::min(most, lines.size()); ++i)
-    out += wrapped(lines[i], "  ", width);
+  for (std::size_t i = 0; i < std::min(most, lines.size()); ++i) out += wrapped(lines[i], width);
   if (lines.size() > most) out += fmt::format("  and {} more: {}\n", lines.size() - most, where);
   return out;
 }
@@ -544,7 +534,28 @@ std::string flags_text(const Reader& reader, const std::string& run, std::int64_
   return busy + some_lines(doubted, 3, "query noise, warmup, independence", width);
 }
 
+/// What was measured, but for training, in at most so many rows.
+std::string table_text(const std::vector<CellFigure>& figures, const std::vector<CellCost>& costs,
+                       const std::map<Place, std::string>& moved, std::size_t most,
+                       std::size_t width) {
+  return costs.empty() ? times_text(figures, most, width)
+                       : costs_text(figures, costs, moved, most, width);
+}
+
 }  // namespace
+
+std::string render_first_answer(const Reader& reader, const std::string& run_id, int launches,
+                                int of, std::size_t columns) {
+  const std::size_t width = std::max(columns, kLeastWidth);
+  const auto row = run_scope(reader, reader.resolve_run(run_id));
+  const auto figures = load_figures(reader, row);
+  const std::string text =
+      table_text(figures, costs_of(figures), moved_by(reader, row.front()), kMostRows, width) +
+      some_lines(training_text(reader, row.front(), figures), 3, "query training", width);
+  const char* what = text.empty() ? "nothing was measured" : "medians, without intervals";
+  const auto head = fmt::format("after {} of {} launches of each group: {}", launches, of, what);
+  return wrapped(head, width) + text;
+}
 
 std::string render_answer(const Reader& reader, const std::string& run_id, const std::string& page,
                           std::size_t columns) {
@@ -555,7 +566,7 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
   const TableView about(info);
   const std::string head = wrapped(fmt::format("run {} ({}), {}: {}", run, about.text(0, "name"),
                                                about.text(0, "status"), cell_counts(reader, run)),
-                                   "  ", width);
+                                   width);
   const auto figures = load_figures(reader, row);
   const auto costs = costs_of(figures);
   const std::string busy = busy_text(figures, costs, width);
@@ -570,8 +581,6 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
       causes_text(reader, run, row.front(), width) +
       some_lines(training, 3, targets ? "query time_to_target" : "query training", width) +
       without_result(reader, run, width);
-  const bool calls =
-      std::ranges::any_of(figures, [](const CellFigure& f) { return f.collective != "training"; });
   const Follow follow = figures.empty()     ? follow_of_nothing(reader, run)
                         : !costs.empty()    ? kOverhead
                         : targets           ? Follow{"time_to_target", "every time to a target"}
@@ -582,10 +591,7 @@ std::string render_answer(const Reader& reader, const std::string& run_id, const
   const auto moved = moved_by(reader, row.front());
   // As many rows as the screen has room for: one may take several lines.
   for (std::size_t most = kMostRows;; --most) {
-    const std::string table = !costs.empty() ? costs_text(figures, costs, moved, most, width)
-                              : calls        ? times_text(figures, most, width)
-                                             : "";
-    std::string answer = head + flags + table + rest;
+    std::string answer = head + flags + table_text(figures, costs, moved, most, width) + rest;
     if (most == kLeastRows || static_cast<std::size_t>(std::ranges::count(answer, '\n')) <= kLines)
       return answer;
   }

@@ -18,6 +18,13 @@ namespace dynamiccl {
 std::string render_answer(const Reader& reader, const std::string& run_id,
                           const std::string& page = "", std::size_t columns = 100);
 
+/// What `run` prints when each group has had its first launches and more are to come: what the
+/// answer has of medians, without intervals and what follows from them.
+/// @param launches that each group has had, too few for an interval
+/// @param of how many at most
+std::string render_first_answer(const Reader& reader, const std::string& run_id, int launches,
+                                int of, std::size_t columns = 100);
+
 /// What `run --full` prints: a table per operation with medians, intervals and each environment's
 /// ratio to bare metal, the method under each, then failures and what is unsupported.
 /// @param columns of the terminal, for tables that can be made narrower; 0 = no limit

@@ -38,6 +38,13 @@ TEST_CASE("launches are added until the intervals are as narrow as asked, or the
   CHECK(rule["launches"] == 7);
   CHECK_FALSE(rule["reached"].get<bool>());
   CHECK(contains(run.out, "REACHED BY ONLY 0 of 1 group"));
+  // Who waits for the seven has an answer after two, once.
+  const auto first =
+      run.err.find("after 2 of 7 launches of each group: medians, without intervals");
+  REQUIRE(first != std::string::npos);
+  CHECK(run.err.find("of 7 launches of each group", first + 20) == std::string::npos);
+  CHECK(run.err.find("block 3: ok") > first);
+  CHECK(contains(run.err.substr(first, run.err.find("block 3: ok") - first), "allreduce"));
 
   constexpr int kMost = 14;
   const auto generous =

@@ -227,6 +227,12 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   wait_as_asked(arguments, loaded.experiment, site.cores, console);
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   if (!job.empty()) executor.begins_in(job + std::to_string(job_restarts()));
+  if (shared.verbosity() != Verbosity::quiet)
+    executor.after_first_launches([&](const std::string& run) {
+      console.note(render_first_answer(Reader(shared.db), run, Executor::kFirstLook,
+                                       most_launches(loaded.experiment.protocol),
+                                       stdout_columns()));
+    });
   const auto summary = executor.run(info, resumed);
   // Who ends a large run does not wait for its figures.
   if (summary.interrupted_by == 0 || shared.json) print_answer(summary, arguments, shared);
