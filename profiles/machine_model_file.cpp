@@ -50,12 +50,34 @@ TableKeys shape_keys() {
        {"sites", rule::whole(2, kMostRanks), "cross-site: of equal size"}}};
 }
 
+TableKeys measured_keys() {
+  return {
+      {{"library", rule::filled_text(), "whose calls they are", "", true},
+       {"source", rule::filled_text(), "the run", "", true},
+       {"held_out",
+        rule::tables({std::make_shared<const TableKeys>(TableKeys{
+            {{"what", rule::word<HeldOut>(), "what was predicted without being fitted to", "",
+              true},
+             {"cells", rule::whole(1, kMostRanks), "", "", true},
+             {"median_percent", rule::number(0, 1e12), "", "", true},
+             {"p90_percent", rule::number(0, 1e12), "nine of ten cells are nearer", "", true}}})}),
+        "how far predictions were from measured cells"},
+       {"call",
+        rule::tables({std::make_shared<const TableKeys>(
+            TableKeys{{{"operation", rule::word<Collective>(), "", "", true},
+                       {"ranks", rule::whole(2, kMostRanks), "", "", true},
+                       {"size", rule::size(), "of the whole buffer", "", true},
+                       {"us", rule::number(1e-6, 1e12), "median over launches", "", true}}})}),
+        "", "", true}}};
+}
+
 TableKeys model_keys() {
   const auto link = [] { return rule::table(link_keys()); };
   return {{{"description", rule::filled_text(), "one line", "", true},
            {"source", rule::filled_text(), "of the counts of nodes and ranks", "", true},
            {"nodes", rule::whole(1, kMostRanks), "", "", true},
            {"ranks_per_node", rule::whole(1, kMostRanks), "GPUs, or processes", "1"},
+           {"memory", rule::size(), "of a rank"},
            {"links",
             rule::table({{{"node", link(), "between ranks of a node"},
                           {"network", link(), "between nodes, without the network's own switches"},
@@ -65,7 +87,8 @@ TableKeys model_keys() {
             rule::table({{{"gbytes_per_s", rule::number(1e-6, 1e6), "", "", true},
                           {"source", rule::filled_text(), kSource, "", true}}}),
             "how fast a rank sums", "takes no time"},
-           {"topology", rule::table(shape_keys()), "", "a star: one switch"}}};
+           {"topology", rule::table(shape_keys()), "", "a star: one switch"},
+           {"measured", rule::table(measured_keys()), "what `predict --fit` read of a run"}}};
 }
 
 LinkClass read_class(TableReader& table, double from) {
@@ -186,6 +209,28 @@ void read_links(TableReader& root, MachineModel& machine) {
   links->finish();
 }
 
+MeasuredLibrary read_measured(TableReader& table) {
+  MeasuredLibrary library;
+  library.name = table.text("library").value_or("");
+  table.text("source");
+  for (TableReader& one : table.tables("held_out")) {
+    const auto what = one.name<HeldOut>("what").value_or(HeldOut::sizes);
+    library.errors[what] = {static_cast<int>(one.integer("cells").value_or(1)),
+                            one.number("median_percent").value_or(0) / 100,
+                            one.number("p90_percent").value_or(0) / 100};
+    one.finish();
+  }
+  for (TableReader& one : table.tables("call")) {
+    library.calls.push_back({one.name<Collective>("operation").value_or(Collective::allreduce),
+                             static_cast<int>(one.integer("ranks").value_or(2)),
+                             static_cast<double>(one.size("size").value_or(Bytes(1)).count()),
+                             one.number("us").value_or(1)});
+    one.finish();
+  }
+  table.finish();
+  return library;
+}
+
 }  // namespace
 
 MachineModel parse_machine_model(const std::string& text, const std::string& source,
@@ -201,12 +246,14 @@ MachineModel parse_machine_model(const std::string& text, const std::string& sou
   root.text("source");
   machine.nodes = static_cast<int>(root.integer("nodes").value_or(1));
   machine.ranks_per_node = static_cast<int>(root.integer("ranks_per_node").value_or(1));
+  machine.memory_bytes = static_cast<double>(root.size("memory").value_or(Bytes(0)).count());
   if (static_cast<std::int64_t>(machine.nodes) * machine.ranks_per_node > kMostRanks) {
     root.complain("nodes", fmt::format("{} ranks at most", kMostRanks));
     machine.nodes = machine.ranks_per_node = 1;
   }
   if (auto table = root.table("topology")) read_shape(*table, machine);
   read_links(root, machine);
+  if (auto table = root.table("measured")) machine.measured = read_measured(*table);
   if (auto table = root.table("sum")) {
     machine.sum_bytes_per_us = table->number("gbytes_per_s").value_or(0) * 1e3;
     table->text("source");

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,32 @@ struct MachineLink {
 enum class LinkTier { node, network, wide };
 inline constexpr std::size_t kLinkTiers = 3;
 
+/// What a machine's fitted figures were tried on that they were not fitted to.
+DYN_NAMED_ENUM(HeldOut, "held out", '-',
+               sizes,        ///< each size of an operation but the outermost two, without it
+               collectives,  ///< all sizes of each operation, without it
+               ranks,        ///< each count of ranks, without it
+               links);       ///< each operation by the models' fastest, its links fitted without it
+/// Distances of predictions from what was measured, relative to it.
+struct HeldOutError {
+  int cells = 0;
+  double median = 0;
+  double p90 = 0;  ///< nine of ten cells are nearer
+};
+
+/// What one call of a library took on a machine that its file was fitted to.
+struct MeasuredCall {
+  Collective collective = Collective::allreduce;
+  int ranks = 2;
+  double bytes = 0;  ///< as nccl-tests counts: the whole buffer
+  double us = 0;
+};
+struct MeasuredLibrary {
+  std::string name;
+  std::vector<MeasuredCall> calls;
+  std::map<HeldOut, HeldOutError> errors;  ///< without those that the calls were too few for
+};
+
 /// A machine that nobody here has, as its file (profiles/machines) says it. Ranks fill node after
 /// node.
 struct MachineModel {
@@ -40,6 +68,7 @@ struct MachineModel {
   int nodes = 1;
   int ranks_per_node = 1;
   std::array<MachineLink, kLinkTiers> links;  ///< by tier; without classes where there is none
+  double memory_bytes = 0;                    ///< of a rank; 0 = not said
   double sum_bytes_per_us = 0;                ///< of a reduction; 0 = takes no time
   MachineShape shape = MachineShape::star;
   /// fat_tree: children of a switch, level by level; torus: its dimensions; dragonfly: groups,
@@ -49,6 +78,7 @@ struct MachineModel {
   std::vector<int> up;  ///< fat_tree: parents of a node or switch, level by level
   std::vector<int>
       cables;  ///< fat_tree: to each parent; dragonfly: between groups, chassis, routers
+  std::optional<MeasuredLibrary> measured;  ///< of a file that was fitted to a run
 
   [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
   [[nodiscard]] const MachineLink& link(LinkTier tier) const {

@@ -78,6 +78,23 @@ TEST_CASE("groups of ranks count as worked out by hand", "[F-13]") {
   CHECK_THAT(time_of(two, "ring", kMiB, 4), WithinRel(6 * 1 + 2 * 3.0 / 4 * kMiB / 1e5));
 }
 
+TEST_CASE("groups that call at once share links as worked out by hand", "[F-19]") {
+  using enum Collective;
+  const MachineModel two = machine_of(2, 4, MachineShape::star, {});
+  // Four neighbours each: within the nodes. Recursive doubling has two rounds, a ring six.
+  CHECK_THAT(predict_groups(two, allreduce, 4, 1, 1024, 8).us, WithinRel(2 * 1 + 2 * 1024 / 1e5));
+  // Four pairs across, all over one port of each node.
+  const PredictedTime pairs = predict_groups(two, allreduce, 2, 4, kMiB, 8);
+  CHECK_THAT(pairs.us, WithinRel(2 + 4 * kMiB / 1e4));
+  CHECK(pairs.limit == "network");
+  // Ranks 0 and 2 of each node, 1 and 3: two groups in a node, without a link in common.
+  CHECK_THAT(predict_groups(two, allgather, 2, 2, kMiB, 8).us, WithinRel(1 + kMiB / 2 / 1e5));
+  // Stages: four messages over the port at once.
+  CHECK_THAT(predict_groups(two, sendrecv, 2, 4, kMiB, 8).us, WithinRel(2 + 4 * kMiB / 1e4));
+  // First and last of four stages of two ranks: those between take no part.
+  CHECK_THAT(predict_groups(two, allreduce, 2, 6, kMiB, 8).us, WithinRel(2 + 2 * kMiB / 1e4));
+}
+
 TEST_CASE("shapes of as many nodes and links give different times", "[F-14][F-18][H-09]") {
   MachineModel dragonfly = machine_of(64, 1, MachineShape::dragonfly, {4, 2, 4, 2});
   dragonfly.cables = {1, 1, 1};

@@ -70,7 +70,8 @@ const FlowCost& MachineCost::flows(Hops hops, const Phase& phase, int distance) 
     int partner = (place + distance) % phase.group;
     if (hops == Hops::swap) partner = place ^ distance;
     if (hops == Hops::down) partner = place % (2 * distance) == distance ? place - distance : place;
-    if (partner < phase.group) load_.add(rank, rank + (partner - place) * phase.stride);
+    const int to = rank + (partner - place) * phase.stride;
+    if (partner < phase.group && to < ranks_) load_.add(rank, to);
   }
   found->second = load_.cost();
   return found->second;
@@ -150,9 +151,13 @@ void MachineCost::add(const Phase& phase, double segment, PredictedTime& time) {
   if (phase.group <= 1) return;
   CollectiveShape shape{phase.collective, phase.group, phase.bytes};
   shape.segment = segment;
-  const CollectiveWork work = collective_work(phase.algorithm, shape);
+  const CollectiveWork work = phase.collective == Collective::sendrecv
+                                  ? CollectiveWork{1, phase.bytes, 0}
+                                  : collective_work(phase.algorithm, shape);
   const double message = work.volume / work.rounds;
-  const MessagePattern pattern = pattern_of(phase.algorithm, phase.collective);
+  const MessagePattern pattern = phase.collective == Collective::sendrecv
+                                     ? MessagePattern::neighbours
+                                     : pattern_of(phase.algorithm, phase.collective);
   if (pattern == MessagePattern::neighbours)
     count(link(flows(Hops::next, phase, 1), message), work.rounds, work.volume, time);
   else if (pattern == MessagePattern::root)
@@ -252,22 +257,42 @@ void add_composed(MachineCost& cost, const MachineModel& machine, int ranks, dou
   times.push_back(std::move(served));
 }
 
+/// The fastest of the segments tried.
+PredictedTime best_segment(MachineCost& cost, const Phase& phase) {
+  PredictedTime best;
+  for (const double segment : {0.0, 8192.0, 65536.0, 1048576.0}) {
+    PredictedTime time = cost.of(std::string(phase.algorithm), {phase}, segment);
+    if (segment == 0 || time.us < best.us) best = std::move(time);
+  }
+  return best;
+}
+
 }  // namespace
+
+PredictedTime predict_groups(const MachineModel& machine, Collective collective, int group,
+                             int stride, double bytes, int ranks) {
+  MachineCost cost(machine, ranks);
+  PredictedTime best;
+  auto names = modelled_algorithms(collective);
+  if (names.empty()) names.emplace_back("neighbours");
+  for (const std::string_view name : names) {
+    // One group's messages to its first member go one after another, those of others at once.
+    if (group < ranks && collective != Collective::sendrecv &&
+        pattern_of(name, collective) == MessagePattern::root)
+      continue;
+    PredictedTime time = best_segment(cost, {name, collective, group, stride, bytes});
+    if (best.algorithm.empty() || time.us < best.us) best = std::move(time);
+  }
+  return best;
+}
 
 std::vector<PredictedTime> predict_collective(const MachineModel& machine, Collective collective,
                                               int ranks, double bytes) {
   MachineCost cost(machine, ranks);
   std::vector<PredictedTime> times;
   if (ranks < 2) return times;
-  for (const std::string_view name : modelled_algorithms(collective)) {
-    PredictedTime best;
-    for (const double segment : {0.0, 8192.0, 65536.0, 1048576.0}) {
-      const Phase phase{name, collective, ranks, 1, bytes};
-      PredictedTime time = cost.of(std::string(name), {phase}, segment);
-      if (segment == 0 || time.us < best.us) best = std::move(time);
-    }
-    times.push_back(std::move(best));
-  }
+  for (const std::string_view name : modelled_algorithms(collective))
+    times.push_back(best_segment(cost, {name, collective, ranks, 1, bytes}));
   if (collective == Collective::allreduce) add_composed(cost, machine, ranks, bytes, times);
   std::stable_sort(times.begin(), times.end(),
                    [](const PredictedTime& a, const PredictedTime& b) { return a.us < b.us; });

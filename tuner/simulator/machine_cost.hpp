@@ -30,4 +30,11 @@ struct PredictedTime {
 std::vector<PredictedTime> predict_collective(const MachineModel& machine, Collective collective,
                                               int ranks, double bytes);
 
+/// The fastest algorithm in groups of ranks that all call at once, members `stride` ranks apart;
+/// sendrecv: each member to the next one.
+/// @param ranks of which every group * stride in a row are groups; where that is more than there
+/// are, those whose members all exist
+PredictedTime predict_groups(const MachineModel& machine, Collective collective, int group,
+                             int stride, double bytes, int ranks);
+
 }  // namespace dynamiccl

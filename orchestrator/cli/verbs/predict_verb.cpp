@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -9,14 +12,18 @@
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
+#include "db/reader.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/smpi.hpp"
 #include "profiles/machine_model_file.hpp"
+#include "reports/model/cell_columns.hpp"
 #include "reports/render/render.hpp"
+#include "train/spec/llm_traffic.hpp"
 #include "tuner/simulator/collective_cost.hpp"
 #include "tuner/simulator/machine_cost.hpp"
+#include "tuner/simulator/machine_fit.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -28,6 +35,10 @@ struct PredictArguments {
   int ranks = 0;
   std::vector<std::string> overrides;
   bool smpi = false;
+  std::string fit;                 ///< a run
+  std::vector<std::string> where;  ///< of its cells
+  std::string traffic;             ///< a language model
+  std::string parallel;
 };
 
 const Columns& predicted_columns() {
@@ -42,8 +53,29 @@ const Columns& predicted_columns() {
       "segment_bytes | bytes, integer, exact, optional | of those tried, the fastest\n"
       "smpi_us | us, real, optional | by SimGrid's SMPI: the algorithm's own messages on simulated "
       "links\n"
-      "smpi_ratio | real, optional | of SMPI's time to the model's\n",
+      "smpi_ratio | real, optional | of SMPI's time to the model's\n"
+      "error_percent | percent, real, optional | median distance of such predictions from measured "
+      "cells, of a fitted machine\n"
+      "error_p90_percent | percent, real, optional | nine of ten were nearer\n",
       "predict"));
+  return columns;
+}
+
+const Columns& traffic_columns() {
+  static const Columns columns = with_shared(
+      parse_columns("phase | text | forward, backward, gradients\n"
+                    "what | text | it carries\n"
+                    "operation | text | collective, or sendrecv from stage to stage\n"
+                    "group | integer | ranks that call together\n"
+                    "stride | integer | from one of them to the next\n"
+                    "size_bytes\n"
+                    "calls | integer | of a rank of the first stage in one step\n"
+                    "sent_bytes | bytes, real | by all these groups together in one step\n"
+                    "algorithm\n"
+                    "call_us | us, real | by the fastest analytic model, all groups at once\n"
+                    "step_us | us, real | of all its calls\n"
+                    "limit | text | links that most of the bytes' time is for\n",
+                    "predict"));
   return columns;
 }
 
@@ -85,6 +117,29 @@ Value smpi_time(const Asked& asked, std::string_view algorithm) {
   return {};
 }
 
+/// The last two values of a row.
+void add_error(std::vector<Value>& row, const MachineModel& machine, HeldOut what) {
+  const HeldOutError* error = nullptr;
+  if (machine.measured) {
+    const auto found = machine.measured->errors.find(what);
+    if (found != machine.measured->errors.end()) error = &found->second;
+  }
+  row.push_back(error != nullptr ? Value(100 * error->median) : Value());
+  row.push_back(error != nullptr ? Value(100 * error->p90) : Value());
+}
+
+/// What the library of a fitted machine should take, by its measured calls.
+void add_library(Table& table, const Asked& asked) {
+  if (!asked.machine.measured) return;
+  const MeasuredLibrary& library = *asked.machine.measured;
+  const auto time = library_time(library, asked.operation, asked.ranks, asked.bytes);
+  if (!time) return;
+  std::vector<Value> row{static_cast<std::int64_t>(asked.bytes), library.name, time->us};
+  row.resize(11);
+  add_error(row, asked.machine, time->like);
+  table.rows.push_back(std::move(row));
+}
+
 void add_rows(Table& table, const Asked& asked, bool smpi) {
   const auto size = static_cast<std::int64_t>(asked.bytes);
   const auto none_as_null = [](double value) { return value > 0 ? Value(value) : Value(); };
@@ -93,17 +148,91 @@ void add_rows(Table& table, const Asked& asked, bool smpi) {
     const auto name = smpi ? smpi_algorithm(time.algorithm, asked.operation) : std::string_view();
     const Value simulated = name.empty() ? Value() : smpi_time(asked, name);
     const double* us = std::get_if<double>(&simulated);
-    table.rows.push_back(
-        {size, time.algorithm, time.us, time.us / times.front().us, time.start_up_us, time.bytes_us,
-         none_as_null(time.sum_us), std::string(time.limit),
-         time.segment > 0 ? Value(static_cast<std::int64_t>(time.segment)) : Value(), simulated,
-         us != nullptr ? Value(*us / time.us) : Value()});
+    std::vector<Value> row{
+        size,
+        time.algorithm,
+        time.us,
+        time.us / times.front().us,
+        time.start_up_us,
+        time.bytes_us,
+        none_as_null(time.sum_us),
+        std::string(time.limit),
+        time.segment > 0 ? Value(static_cast<std::int64_t>(time.segment)) : Value(),
+        simulated,
+        us != nullptr ? Value(*us / time.us) : Value()};
+    add_error(row, asked.machine, HeldOut::links);
+    table.rows.push_back(std::move(row));
   }
   if (!smpi) return;
   const Value simulated = smpi_time(asked, kSmpiRules);
   if (std::holds_alternative<double>(simulated))
     table.rows.push_back(
-        {size, std::string(kSmpiRulesOf), {}, {}, {}, {}, {}, {}, {}, simulated, {}});
+        {size, std::string(kSmpiRulesOf), {}, {}, {}, {}, {}, {}, {}, simulated, {}, {}, {}});
+}
+
+CellConditions conditions_of(const std::vector<std::string>& words) {
+  CellConditions where;
+  for (const std::string& word : words) {
+    const auto equals = word.find('=');
+    if (equals == std::string::npos)
+      throw Error(
+          ErrorKind::input,
+          fmt::format("--where {}: expected COLUMN=VALUE, as in --where backend=nccl", word));
+    where.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return where;
+}
+
+/// One library's calls in one environment: a machine has one of both.
+std::vector<CellFigure> fitted_cells(const PredictArguments& arguments, const Shared& shared) {
+  const Reader reader(shared.db);
+  const Table run =
+      reader.query("SELECT id FROM run WHERE uuid = ?1", {reader.resolve_run(arguments.fit)});
+  auto cells = filter_figures(load_figures(reader, {TableView(run).integer(0, "id")}),
+                              conditions_of(arguments.where));
+  std::erase_if(cells, [](const CellFigure& cell) {
+    const auto collective = find_named<Collective>(cell.collective);
+    return cell.ranks < 2 || !collective || *collective == Collective::training ||
+           cell.median_us() <= 0;
+  });
+  if (cells.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("--fit {}: no measured collective of several ranks is left; `dynamiccl "
+                            "query latency --run {}` lists what the run has",
+                            arguments.fit, arguments.fit));
+  for (const std::string& axis : axis_names()) {
+    if (axis == "collective" || axis == "size_bytes" || axis == "ranks") continue;
+    std::set<std::string> values;
+    for (const CellFigure& cell : cells) values.insert(axis_value(cell, axis));
+    if (values.size() > 1)
+      throw Error(ErrorKind::input,
+                  fmt::format("--fit {}: its cells have several values of {} ({}), and a machine "
+                              "has one: --where {}={}",
+                              arguments.fit, axis, join({values.begin(), values.end()}, ", "), axis,
+                              *values.begin()));
+  }
+  return cells;
+}
+
+void print_fitted(const PredictArguments& arguments, const Shared& shared) {
+  if (shared.json) throw Error(ErrorKind::input, "--fit prints a file in TOML; leave out --json");
+  const auto cells = fitted_cells(arguments, shared);
+  const CellFigure& first = cells.front();
+  MachineModel machine;
+  MeasuredLibrary library;
+  library.name = first.backend;
+  for (const CellFigure& cell : cells) {
+    machine.ranks_per_node = std::max(machine.ranks_per_node, static_cast<int>(cell.ranks));
+    library.calls.push_back({parse_named<Collective>(cell.collective), static_cast<int>(cell.ranks),
+                             static_cast<double>(cell.size_bytes), cell.median_us()});
+  }
+  hold_out(library);
+  machine.description = fmt::format("{}, {}, {} ranks and fewer, as measured", first.environment,
+                                    first.backend, machine.ranks_per_node);
+  machine.measured = std::move(library);
+  machine.links[0].classes = {{}};
+  fit_links(machine);
+  fmt::print("{}", machine_toml(machine, "run " + first.run_id));
 }
 
 void print_prediction(const PredictArguments& arguments, Shared& shared) {
@@ -116,9 +245,10 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
     if (const std::string why = why_no_smpi(machine, operation); !why.empty())
       throw Error(ErrorKind::environment, "--smpi: " + why);
   Table table;
-  table.columns = {"size_bytes",    "algorithm", "predicted_us", "against_fastest",
-                   "start_up_us",   "bytes_us",  "sum_us",       "limit",
-                   "segment_bytes", "smpi_us",   "smpi_ratio"};
+  table.columns = {"size_bytes",       "algorithm", "predicted_us", "against_fastest",
+                   "start_up_us",      "bytes_us",  "sum_us",       "limit",
+                   "segment_bytes",    "smpi_us",   "smpi_ratio",   "error_percent",
+                   "error_p90_percent"};
   // Models leave nothing; SimGrid's input does.
   std::optional<InterruptGuard> guard;
   if (arguments.smpi) guard.emplace();
@@ -126,6 +256,7 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
     if (guard && interrupted()) break;
     add_rows(table, {machine, operation, ranks, static_cast<double>(parse_bytes(size).count())},
              arguments.smpi);
+    add_library(table, {machine, operation, ranks, static_cast<double>(parse_bytes(size).count())});
   }
   if (guard && interrupted()) {
     shared.exit_code = 128 + interrupt_signal();
@@ -133,10 +264,56 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
   }
   if (shared.json)
     return fmt::print("{}", render_table(table, OutputFormat::json, predicted_columns()));
-  fmt::print("{} of {} ranks on {} ({}), by {}: nothing of it was measured.\n{}",
+  fmt::print("{} of {} ranks on {} ({}), by {}{}: nothing of it was measured.\n{}",
              arguments.operation, ranks, printable(machine.name), printable(machine.description),
              arguments.smpi ? "analytic models and by SimGrid's SMPI" : "analytic models",
+             machine.measured ? ", and from calls of a stored run" : "",
              render_table(table, OutputFormat::text, predicted_columns(), stdout_columns()));
+}
+
+/// What a rank must hold, next to what it has.
+std::string memory_line(const LlmModel& model, const LlmParallelism& parallelism,
+                        const MachineModel& machine) {
+  const double needed = llm_memory(model, parallelism);
+  const auto text = [](double bytes) { return fmt::format("{:.4g} GiB", bytes / (1 << 30)); };
+  std::string line = fmt::format(
+      "{:.4g} thousand million parameters: {} a rank for weights, gradients and Adam's state "
+      "(16 bytes each), without activations",
+      model.parameters() / 1e9, text(needed));
+  if (machine.memory_bytes <= 0) return line + "; the machine's file does not say its memory\n";
+  return line + fmt::format(", {} {}\n", needed <= machine.memory_bytes ? "of" : "DOES NOT FIT in",
+                            text(machine.memory_bytes));
+}
+
+void print_traffic(const PredictArguments& arguments, const Shared& shared) {
+  const MachineModel machine =
+      read_machine_model(arguments.machine, data_path("profiles/machines"), arguments.overrides);
+  const LlmModel& model = llm_named(arguments.traffic);
+  const int ranks = ranks_of(arguments, machine);
+  const LlmParallelism parallelism = parse_parallelism(arguments.parallel, model, ranks);
+  Table table;
+  table.columns = {"phase", "what",       "operation", "group",   "stride",  "size_bytes",
+                   "calls", "sent_bytes", "algorithm", "call_us", "step_us", "limit"};
+  double total_us = 0;
+  for (const LlmCall& call : llm_traffic(model, parallelism)) {
+    const PredictedTime time =
+        predict_groups(machine, call.collective, call.group, call.stride, call.bytes, ranks);
+    const double step_us = time.us * static_cast<double>(call.count);
+    total_us += step_us;
+    table.rows.push_back(
+        {std::string(call.phase), std::string(call.what), std::string(name_of(call.collective)),
+         static_cast<std::int64_t>(call.group), static_cast<std::int64_t>(call.stride),
+         static_cast<std::int64_t>(std::llround(call.bytes)), call.count, sent_in_step(call),
+         time.algorithm, time.us, step_us, std::string(time.limit)});
+  }
+  if (shared.json)
+    return fmt::print("{}", render_table(table, OutputFormat::json, traffic_columns()));
+  fmt::print(
+      "One step of {} on {} ranks of {} (data {}, tensor {}, pipeline {}): nothing of it was "
+      "measured.\n{}{}one after another {:.4g} s of communication\n",
+      model.name, ranks, printable(machine.name), parallelism.data, parallelism.tensor,
+      parallelism.pipeline, memory_line(model, parallelism, machine),
+      render_table(table, OutputFormat::text, traffic_columns(), stdout_columns()), total_us / 1e6);
 }
 
 void list_machines(const Shared& shared) {
@@ -162,7 +339,7 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
       "predict", "what algorithms would take on a machine nobody here has, by analytic models");
   auto arguments = std::make_shared<PredictArguments>();
-  verb->add_option(
+  auto* machine = verb->add_option(
       "MACHINE", arguments->machine,
       "name or file (.toml) of a machine; without it, those that come with the program");
   verb->add_option("--operation", arguments->operation, "collective (allreduce)");
@@ -170,8 +347,21 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--ranks", arguments->ranks, "so many of the machine's (all)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--set", arguments->overrides, "another value of a key of the file: nodes=64");
-  verb->add_flag("--smpi", arguments->smpi,
-                 "next to the models what SimGrid's SMPI simulates of the same file");
+  auto* smpi = verb->add_flag("--smpi", arguments->smpi,
+                              "next to the models what SimGrid's SMPI simulates of the same file");
+  auto* fit = verb->add_option("--fit", arguments->fit,
+                               "print the file of a machine as a stored run measured it")
+                  ->excludes(machine)
+                  ->excludes(smpi);
+  verb->add_option("--where", arguments->where, "of its cells, COLUMN=VALUE must hold")->needs(fit);
+  add_db_option(*verb, shared);
+  auto* traffic = verb->add_option("--traffic", arguments->traffic,
+                                   "the calls of one training step of a language model: llama-7b")
+                      ->excludes(smpi)
+                      ->excludes(fit);
+  verb->add_option("--parallel", arguments->parallel,
+                   "how it is shared out: tensor=8,pipeline=4,fsdp; data has the rest")
+      ->needs(traffic);
   verb->add_flag("--json", shared.json, "print JSON");
   verb->footer(
       "Examples:\n"
@@ -180,10 +370,14 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl predict torus-1024 --ranks 256 --smpi\n"
       "  dynamiccl predict my-cluster.toml --operation broadcast --set "
       "links.network.gbytes_per_s=50\n"
+      "  dynamiccl predict --fit last --where backend=nccl > mine.toml\n"
+      "  dynamiccl predict gpus-100k --ranks 64 --traffic llama-7b --parallel tensor=8,fsdp\n"
       "Nothing is measured or stored. docs/machines.md says what the models count.");
   verb->callback([arguments, &shared] {
     if (arguments->sizes.empty()) arguments->sizes = {"1MiB"};
+    if (!arguments->fit.empty()) return print_fitted(*arguments, shared);
     if (arguments->machine.empty()) return list_machines(shared);
+    if (!arguments->traffic.empty()) return print_traffic(*arguments, shared);
     print_prediction(*arguments, shared);
   });
 }

@@ -4,6 +4,7 @@
 
 #include "containers/command.hpp"
 #include "core/vocabulary/json.hpp"
+#include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
 using namespace dynamiccl;
@@ -67,4 +68,81 @@ TEST_CASE("predict sets what SMPI simulates next to the models", "[A-14]") {
   CHECK(doubling.size() == 4);
   const std::vector<std::string> again{"star-1024", "--ranks", "16"};
   CHECK(predict(again).out == predict(again).out);
+}
+
+TEST_CASE("a machine's file is made of a stored run, and says how far off it is", "[A-14]") {
+  const testing::Folder folder;
+  const std::string db = folder.path("runs.sqlite");
+  {
+    Store store(db);
+    const auto plan = testing::make_plan("0f1e2d3c", {"bare-metal"}, {"allreduce", "allgather"},
+                                         {1024, 4096, 65536, 1048576}, 4);
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    testing::store_launch(store, plan, plan.groups[0], 0, [](const CellInfo& cell, int, int) {
+      return 10.0 + static_cast<double>(cell.size_bytes) / 100;
+    });
+  }
+  const auto fitted = run({"predict", "--fit", "last", "--db", db});
+  INFO(fitted.err);
+  REQUIRE(fitted.exit_code == 0);
+  const auto file = folder.file("mine.toml", fitted.out);
+  const auto result = run({"predict", file, "--bytes", "16KiB", "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out);
+  const auto& library = rows.back();
+  CHECK(library.at("predicted_us").get<double>() > 10 + 163);
+  CHECK(library.at("predicted_us").get<double>() < 10 + 165);
+  CHECK(library.at("error_percent").get<double>() < 0.1);
+  CHECK(rows.front().at("error_p90_percent").get<double>() > 0);
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"predict", "--db", db});
+    const auto failed = run(more);
+    CHECK(failed.exit_code == 2);
+    return failed.err;
+  };
+  CHECK(refused({"--fit", "last", "--where", "ranks"}).find("expected COLUMN=VALUE") !=
+        std::string::npos);
+  CHECK(refused({"--fit", "last", "--where", "collective=broadcast"})
+            .find("no measured collective of several ranks is left") != std::string::npos);
+  CHECK(refused({"--fit", "last", "--json"}).find("leave out --json") != std::string::npos);
+  CHECK(refused({"gpus-100k", "--fit", "last"}).find("--fit") != std::string::npos);
+}
+
+TEST_CASE("predict lists the calls of a language model's step, and whether it fits",
+          "[A-44][F-19][F-21][F-26]") {
+  // The survey's synchronisation of 100,000 million parameters of 16 bits.
+  const testing::Folder folder;
+  const auto seconds = [&](const char* links) {
+    const auto file = folder.file(
+        "two.toml", std::string("description = \"d\"\nsource = \"the survey\"\n") + links);
+    return run({"predict", file, "--traffic", "survey-100b"}).out;
+  };
+  const std::string slow = seconds(
+      "nodes = 2\n[links.network]\nlatency = \"0.001us\"\n"
+      "gbytes_per_s = 0.125\nsource = \"1 Gb/s\"\n");
+  INFO(slow);
+  CHECK(slow.find("one after another 1600 s of communication") != std::string::npos);
+  CHECK(slow.find("does not say its memory") != std::string::npos);
+  const std::string fast = seconds(
+      "nodes = 1\nranks_per_node = 2\n[links.node]\nlatency = \"0.001us\"\n"
+      "gbytes_per_s = 900\nsource = \"NVLink\"\n");
+  CHECK(fast.find("one after another 0.2222 s of communication") != std::string::npos);
+
+  const std::vector<std::string> gpus{"predict", "gpus-100k", "--ranks", "64", "--traffic"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), gpus.begin(), gpus.end());
+    return run(more);
+  };
+  CHECK(with({"survey-1.3t"}).out.find("DOES NOT FIT in 80 GiB") != std::string::npos);
+  CHECK(with({"llama-7b", "--parallel", "tensor=8"}).out.find(", of 80 GiB") != std::string::npos);
+  const auto result =
+      with({"llama-7b", "--parallel", "tensor=8,pipeline=4,micro_batches=8", "--json"});
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out);
+  CHECK(rows.front().at("phase") == "forward");
+  CHECK(rows.front().at("limit") == "node");
+  CHECK(rows.back().at("phase") == "gradients");
+  CHECK(rows.back().at("limit") == "network");
+  CHECK(with({"llama-7b", "--parallel", "tensor=3"}).exit_code == 2);
 }
