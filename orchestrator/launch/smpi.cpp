@@ -36,17 +36,62 @@ constexpr std::array kPairs{
     Pair{Collective::broadcast, "scatter_allgather", "scatter_rdb_allgather"},
     Pair{Collective::broadcast, "scatter_allgather_ring", "scatter_LR_allgather"},
     Pair{Collective::reduce, "binomial", "binomial"},
-    Pair{Collective::reduce, "rabenseifner", "scatter_gather"}};
+    Pair{Collective::reduce, "rabenseifner", "scatter_gather"},
+    Pair{Collective::allgather, "ring", "ring"},
+    Pair{Collective::allgather, "bruck", "bruck"},
+    Pair{Collective::allgather, "recursive_doubling", "rdb"},
+    Pair{Collective::allgather, "neighbor", "ompi_neighborexchange"},
+    Pair{Collective::reduce_scatter, "ring", "ompi_ring"},
+    Pair{Collective::reduce_scatter, "recursive_halving", "ompi_basic_recursivehalving"},
+    Pair{Collective::gather, "binomial", "ompi_binomial"},
+    Pair{Collective::alltoall, "modified_bruck", "bruck"}};
 
-/// What a trace's line says of a call, and what SMPI's option for its algorithm is called.
+/// What a trace's line and a C program say of a call, and what SMPI's option for its algorithm is
+/// called. In lines {0} are all elements of 4 bytes, {1} a rank's share and {2} those of all ranks.
 struct Traced {
   Collective collective;
   std::string_view option;
-  std::string_view line;  ///< behind the rank; {} = elements of 4 bytes
+  std::string_view line;
+  std::string_view call;
 };
-constexpr std::array kTraced{Traced{Collective::allreduce, "allreduce", "allreduce {} 0 1"},
-                             Traced{Collective::broadcast, "bcast", "bcast {} 0 1"},
-                             Traced{Collective::reduce, "reduce", "reduce {} 0 0 1"}};
+constexpr std::array kTraced{
+    Traced{Collective::allreduce, "allreduce", "allreduce {0} 0 1",
+           "MPI_Allreduce(from, to, all, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD)"},
+    Traced{Collective::broadcast, "bcast", "bcast {0} 0 1",
+           "MPI_Bcast(to, all, MPI_FLOAT, 0, MPI_COMM_WORLD)"},
+    Traced{Collective::reduce, "reduce", "reduce {0} 0 0 1",
+           "MPI_Reduce(from, to, all, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD)"},
+    Traced{Collective::allgather, "allgather", "allgather {1} {1} 1 1",
+           "MPI_Allgather(from, part, MPI_FLOAT, to, part, MPI_FLOAT, MPI_COMM_WORLD)"},
+    Traced{Collective::reduce_scatter, "reduce_scatter", "reducescatter {2} 0 1",
+           "MPI_Reduce_scatter_block(from, to, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD)"},
+    Traced{Collective::gather, "gather", "gather {1} {1} 0 1 1",
+           "MPI_Gather(from, part, MPI_FLOAT, to, part, MPI_FLOAT, 0, MPI_COMM_WORLD)"},
+    Traced{Collective::alltoall, "alltoall", "alltoall {1} {1} 1 1",
+           "MPI_Alltoall(from, part, MPI_FLOAT, to, part, MPI_FLOAT, MPI_COMM_WORLD)"}};
+
+/// A program of one call, whose end it prints: all ranks begin at 0. Buffers of all ranks are one
+/// piece of memory, as nothing is computed.
+constexpr const char* kProgram = R"(#include <mpi.h>
+#include <smpi/smpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {{
+  MPI_Init(&argc, &argv);
+  const int all = atoi(argv[1]), part = atoi(argv[2]);
+  float* from = SMPI_SHARED_MALLOC(4ul * all);
+  float* to = SMPI_SHARED_MALLOC(4ul * all);
+  {};
+  double end = MPI_Wtime(), last = 0;
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Reduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("time=%.12g\n", last);
+  SMPI_SHARED_FREE(from);
+  SMPI_SHARED_FREE(to);
+  return MPI_Finalize();
+}}
+)";
 
 const Traced* traced(Collective collective) {
   const auto found = std::find_if(kTraced.begin(), kTraced.end(),
@@ -64,6 +109,50 @@ std::string written(const PassingFolder& folder, const char* name, const std::st
     throw Error(ErrorKind::environment,
                 path + ": cannot be written; TMPDIR names another place for short-lived files");
   return path;
+}
+
+struct Elements {
+  std::int64_t all;
+  std::int64_t part;
+};
+/// Of 4 bytes; at least one for each rank where each has a share.
+Elements call_elements(const Traced& call, int ranks, double bytes) {
+  const auto all = static_cast<std::int64_t>(std::ceil(bytes / 4));
+  const bool shared = call.line.find("{0}") == std::string_view::npos;
+  const std::int64_t part = std::max<std::int64_t>(1, all / ranks);
+  return {shared ? part * ranks : all, part};
+}
+
+/// The words behind smpirun for a trace in which every rank makes the call.
+std::vector<std::string> replay_of(const PassingFolder& folder, const Traced& call, int ranks,
+                                   double bytes) {
+  const Elements elements = call_elements(call, ranks, bytes);
+  const std::vector<std::string> parts(static_cast<std::size_t>(ranks),
+                                       std::to_string(elements.part));
+  const std::string line =
+      fmt::format(fmt::runtime(call.line), elements.all, elements.part, join(parts, " "));
+  std::string trace;
+  for (int rank = 0; rank < ranks; ++rank)
+    trace += fmt::format("{0} init\n{0} {1}\n{0} finalize\n", rank, line);
+  const std::string list = written(folder, "list", written(folder, "trace", trace) + "\n");
+  return {"-no-privatize", "--log=smpi_replay.fmt:time=%.12r%n", "-replay", list};
+}
+
+/// The same of a program, which is compiled for it.
+std::vector<std::string> program_of(const PassingFolder& folder, const Traced& call, int ranks,
+                                    double bytes) {
+  const std::string source =
+      written(folder, "call.c", fmt::format(fmt::runtime(kProgram), call.call));
+  const std::string program = (folder.path() / "call").string();
+  const CommandResult made = run_command({"smpicc", "-O1", source, "-o", program});
+  if (made.exit_code != 0)
+    throw Error(ErrorKind::environment,
+                fmt::format("smpicc ended with {}; the package libsimgrid-dev brings it, and it "
+                            "needs gcc: {}",
+                            made.exit_code, made.err));
+  const Elements elements = call_elements(call, ranks, bytes);
+  return {"--log=root.thres:critical", program, std::to_string(elements.all),
+          std::to_string(elements.part)};
 }
 
 /// The link that the machine's classes are of: between nodes where there are several.
@@ -160,8 +249,7 @@ std::string why_no_smpi(const MachineModel& machine, Collective collective) {
     return "smpirun is not on PATH: the Debian package libsimgrid-dev brings it";
   if (machine.shape == MachineShape::bcube) return "SimGrid has no BCube; the analytic models have";
   if (traced(collective) == nullptr)
-    return fmt::format("{} is not simulated; allreduce, broadcast and reduce are",
-                       name_of(collective));
+    return fmt::format("{} is no call of MPI, which SMPI simulates", name_of(collective));
   return "";
 }
 
@@ -201,30 +289,29 @@ SmpiTime simulate_collective(const MachineModel& machine, Collective collective,
                              double bytes, std::string_view algorithm) {
   const PassingFolder folder("smpi");
   const Traced& call = *traced(collective);
-  const std::string line =
-      fmt::format(fmt::runtime(call.line), static_cast<std::int64_t>(std::ceil(bytes / 4)));
+  const auto rules = std::find_if(kSmpiRules.begin(), kSmpiRules.end(),
+                                  [&](const SmpiRules& one) { return one.name == algorithm; });
+  const bool replayed = rules == kSmpiRules.end() || rules->replayed;
   std::string hosts;
-  std::string trace;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank)
     hosts += fmt::format("h{}\n", rank / machine.ranks_per_node);
-    trace += fmt::format("{0} init\n{0} {1}\n{0} finalize\n", rank, line);
-  }
-  const std::string list = written(folder, "list", written(folder, "trace", trace) + "\n");
+  std::vector<std::string> command{
+      "smpirun", "-np", std::to_string(ranks), "-platform",
+      written(folder, "platform.xml", smpi_platform(machine)), "-hostfile",
+      written(folder, "hosts", hosts), "--cfg=smpi/simulate-computation:no",
+      fmt::format("--cfg=smpi/{}:{}", call.option, algorithm), "--cfg=contexts/guard-size:0",
+      // A flow is not held back by a window, and nothing is assumed of an old machine's links.
+      "--cfg=network/TCP-gamma:0",
+      "--cfg=smpi/lat-factor:" + factors(machine, [](const LinkClass& c) { return c.latency_us; }),
+      "--cfg=smpi/bw-factor:" +
+          factors(machine, [](const LinkClass& c) { return c.bytes_per_us; })};
+  const auto what =
+      replayed ? replay_of(folder, call, ranks, bytes) : program_of(folder, call, ranks, bytes);
+  command.insert(command.end(), what.begin(), what.end());
   CommandOptions options;
   options.timeout = kPatience;
   options.interrupted = [] { return interrupted(); };
-  return read_time(run_command(
-      {"smpirun", "-no-privatize", "-np", std::to_string(ranks), "-platform",
-       written(folder, "platform.xml", smpi_platform(machine)), "-hostfile",
-       written(folder, "hosts", hosts), "--cfg=smpi/simulate-computation:no",
-       fmt::format("--cfg=smpi/{}:{}", call.option, algorithm), "--cfg=contexts/guard-size:0",
-       // A flow is not held back by a window, and nothing is assumed of an old machine's links.
-       "--cfg=network/TCP-gamma:0",
-       "--cfg=smpi/lat-factor:" + factors(machine, [](const LinkClass& c) { return c.latency_us; }),
-       "--cfg=smpi/bw-factor:" +
-           factors(machine, [](const LinkClass& c) { return c.bytes_per_us; }),
-       "--log=smpi_replay.fmt:time=%.12r%n", "-replay", list},
-      options));
+  return read_time(run_command(command, options));
 }
 
 }  // namespace dynamiccl

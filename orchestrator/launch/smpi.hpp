@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,18 +11,22 @@
 
 namespace dynamiccl {
 
-/// A collective that SimGrid's SMPI simulates on a machine's file, by its replay of a trace: its
-/// algorithms are real MPI code, whose messages share simulated links. Sums and computation take no
-/// time, and SMPI's own factors on latency and bandwidth, which were fitted on one old machine,
-/// give way to the machine's classes of sizes.
+/// A collective that SimGrid's SMPI simulates on a machine's file, by its replay of a trace, or by
+/// an MPI program of one call: its algorithms are real MPI code, whose messages share simulated
+/// links. Sums and computation take no time, and SMPI's own factors on latency and bandwidth, which
+/// were fitted on one old machine, give way to the machine's classes of sizes.
 
 /// SMPI's name for the algorithm that a model of this name describes; "" where it has none.
 std::string_view smpi_algorithm(std::string_view model, Collective collective);
 
-/// A real library's choice of algorithms, as SMPI has it. Those of MPICH, MVAPICH2 and Intel MPI
-/// crash in replays.
-inline constexpr std::string_view kSmpiRules = "ompi";
-inline constexpr std::string_view kSmpiRulesOf = "Open MPI 4.1.2's rules";
+/// A real library's choice of algorithms, as SMPI has it.
+struct SmpiRules {
+  std::string_view name;
+  std::string_view of;
+  bool replayed = true;  ///< false: crashes in replays of traces, so that an MPI program calls it
+};
+inline constexpr std::array kSmpiRules{SmpiRules{"ompi", "Open MPI 4.1.2's rules"},
+                                       SmpiRules{"mpich", "MPICH 3.3b's rules", false}};
 
 /// "" where SMPI can simulate this here, else why not and what would help.
 std::string why_no_smpi(const MachineModel& machine, Collective collective);

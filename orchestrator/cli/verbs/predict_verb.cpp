@@ -164,10 +164,12 @@ void add_rows(Table& table, const Asked& asked, bool smpi) {
     table.rows.push_back(std::move(row));
   }
   if (!smpi) return;
-  const Value simulated = smpi_time(asked, kSmpiRules);
-  if (std::holds_alternative<double>(simulated))
-    table.rows.push_back(
-        {size, std::string(kSmpiRulesOf), {}, {}, {}, {}, {}, {}, {}, simulated, {}, {}, {}});
+  for (const SmpiRules& rules : kSmpiRules) {
+    const Value simulated = smpi_time(asked, rules.name);
+    if (std::holds_alternative<double>(simulated))
+      table.rows.push_back(
+          {size, std::string(rules.of), {}, {}, {}, {}, {}, {}, {}, simulated, {}, {}, {}});
+  }
 }
 
 CellConditions conditions_of(const std::vector<std::string>& words) {

@@ -66,6 +66,23 @@ TEST_CASE("predict sets what SMPI simulates next to the models", "[A-14]") {
     CHECK(compared == 3);
   }
   CHECK(doubling.size() == 4);
+  // Other calls, and a library whose rules no replay knows.
+  for (const char* operation : {"allreduce", "allgather", "reduce_scatter", "gather", "alltoall"}) {
+    INFO(operation);
+    const auto result = predict({"star-1024", "--ranks", "64", "--operation", operation});
+    REQUIRE(result.exit_code == 0);
+    bool mpich = false;
+    for (const auto& row : nlohmann::json::parse(result.out)) {
+      INFO(row.dump());
+      if (row.at("algorithm") == "MPICH 3.3b's rules") mpich = row.at("smpi_us") > 0;
+      if (row.at("algorithm") != "ring" && row.at("algorithm") != "recursive_halving") continue;
+      CHECK(row.at("smpi_ratio") > 0.9);
+      CHECK(row.at("smpi_ratio") < 1.1);
+    }
+    CHECK(mpich);
+  }
+  CHECK(predict({"star-1024", "--operation", "push"}).err.find("is no call of MPI") !=
+        std::string::npos);
   const std::vector<std::string> again{"star-1024", "--ranks", "16"};
   CHECK(predict(again).out == predict(again).out);
 }
