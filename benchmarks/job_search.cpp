@@ -165,7 +165,8 @@ int main(int argc, char** argv) try {
              grid.step_us.size(), grid.step_us.at(0) / 1e3, grid.best_us / 1e3, kOrders);
   fmt::print("{:<20} {:>6} {:>6} {:>9} {:>8} {:>9} {:>9}\n", "launches until", "95 %", "99 %",
              "95 by 11", "to end", "kept", "at least");
-  for (const std::string agent : {"bandit", "ppo", "coordinate-descent", "random", "exhaustive"})
+  for (const std::string agent :
+       {"bandit", "means", "ppo", "coordinate-descent", "random", "exhaustive"})
     report(grid, agent);
   return 0;
 } catch (const std::exception& error) {
