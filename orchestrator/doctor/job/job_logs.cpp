@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -27,12 +30,26 @@ constexpr std::size_t kLargestText = std::size_t{256} << 20;
 constexpr std::size_t kLargestDump = std::size_t{64} << 20;
 constexpr std::size_t kMostTold = 8;
 
+/// Whether the kernel makes up what is there, without an end.
+bool is_kernels(const std::string& path) {
+  struct statfs system {};
+  if (statfs(path.c_str(), &system) != 0) return false;
+  return system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC ||
+         system.f_type == DEBUGFS_MAGIC || system.f_type == TRACEFS_MAGIC;
+}
+
 /// The files that are named, those of folders by name; what is no file is left out.
 std::vector<std::string> files_in(const std::vector<std::string>& paths,
                                   std::vector<std::string>& not_read) {
   std::vector<std::string> files;
   for (const auto& path : paths) {
     std::error_code none;
+    if (is_kernels(path))
+      throw Error(
+          ErrorKind::input,
+          fmt::format("doctor: --job {}: a folder or file of the kernel's, which no job has "
+                      "left; name the process by its number alone",
+                      path));
     if (!fs::is_directory(path, none)) {
       files.push_back(path);
       continue;
@@ -41,6 +58,8 @@ std::vector<std::string> files_in(const std::vector<std::string>& paths,
     for (fs::recursive_directory_iterator entry(path, none), end;
          !none && entry != end && inside.size() <= kMostFiles; entry.increment(none)) {
       std::error_code gone;
+      if (entry->is_directory(gone) && is_kernels(entry->path().string()))
+        entry.disable_recursion_pending();
       if (entry->is_regular_file(gone)) inside.push_back(entry->path().string());
     }
     if (none) not_read.push_back(fmt::format("{}: {}", path, none.message()));

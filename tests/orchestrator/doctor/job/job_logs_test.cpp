@@ -135,6 +135,13 @@ TEST_CASE("NCCL's warning of a peer that is gone is said where nothing else is k
   check(look_at({"warned.txt"}).verdict, {JobState::hung, "ended", {}}, "node8<43211>");
 }
 
+TEST_CASE("the kernel's folders are no logs, named or inside of what is named") {
+  CHECK_THROWS_WITH(look_at_logs({"/proc"}), ContainsSubstring("name the process by its number"));
+  CHECK_THROWS_WITH(look_at_logs({"/proc/self"}),
+                    ContainsSubstring("/proc/self: a folder or file"));
+  CHECK_THROWS_WITH(look_at_logs({"/proc/self/maps"}), ContainsSubstring("of the kernel's"));
+}
+
 TEST_CASE("a pickle is read as plain types, and what would call or grow is refused") {
   using namespace std::string_literals;
   CHECK(read_plain_pickle("\x80\x02}(\x8c\x01"
