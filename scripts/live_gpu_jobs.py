@@ -1,11 +1,14 @@
 """PyTorch DDP jobs on two GPUs that meet a fault and that go well, and what `dynamiccl doctor --job` says of each.
 
-    python3 scripts/live_gpu_jobs.py --program build/release/dynamiccl [--only NAME,...] [--seed 1] [--set broken|healthy]
-        [--python FILE] [--lanes 1] [--out FILE]
+    python3 scripts/live_gpu_jobs.py --program build/release/dynamiccl --out FOLDER [--only NAME,...] [--seed 1]
+        [--part known|held-out|all] [--set broken,healthy] [--seconds 500] [--launcher shell]
 
 As scripts/live_jobs.py, whose launches are MPI's. Two ranks of scripts/live_jobs/ddp_rank.py over NCCL (over Gloo where the machine
 has no GPU, to try the harness) under torchrun, or started one by one where Debian's torchrun is broken. The faulty rank is drawn by
-the seed. --lanes: so many jobs at the same time, which then share the GPUs. Nothing is set beforehand; as root.
+the seed, and so is the third of the faults that is held out. One job at a time has the GPUs; the next one loads its Python meanwhile.
+Nothing is set beforehand; as root. Begins no job that would end after --seconds; where time is left the set is gone through
+again with the next seed. FOLDER/results.jsonl has a line for each job: what was planted, all that was said, what NCCL's RAS answers
+before and after the look, the threads of the ranks, stacks and their time, and the steps that the job has made meanwhile.
 """
 import argparse
 import json
@@ -13,10 +16,10 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import live_jobs
@@ -24,6 +27,8 @@ import live_jobs
 RANKS = 2
 RANK = os.path.join(live_jobs.SOURCES, "ddp_rank.py")
 SLOW_PATH = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+LONGEST = 28  # seconds of a job once it has loaded
+HELD_OUT_SEED = 54
 
 # name, launcher, kind of rank, deed from outside, states that are right, words that are right, whether the rank has to be named
 BROKEN = [
@@ -63,6 +68,8 @@ def is_rank(pid, rank):
 
 
 class Job:
+    """Loads when it is made; touches a GPU when it begins."""
+
     def __init__(self, python, launcher, kind, deed, faulty):
         self.kind, self.deed, self.faulty = kind, deed, faulty
         self.folder = tempfile.mkdtemp(prefix="live-gpu-job-")
@@ -91,20 +98,22 @@ class Job:
                 return pid
         raise RuntimeError(f"no rank {rank}")
 
-    def begin(self):
-        until = time.time() + 90
-        if self.kind == "first-epoch":  # looked at while it begins
-            while not os.path.exists(f"{self.folder}/ready.0") and time.time() < until:
-                try:
-                    self.pid_of(1)
-                    break
-                except RuntimeError:
-                    time.sleep(0.1)
-            return
-        while not all(os.path.exists(f"{self.folder}/ready.{rank}") for rank in range(RANKS)):
+    def text(self):
+        return open(self.folder + "/log").read()
+
+    def wait_for(self, file, seconds):
+        until = time.time() + seconds
+        while not all(os.path.exists(f"{self.folder}/{file}.{rank}") for rank in range(RANKS)):
             if time.time() > until or self.process.poll() is not None:
-                raise RuntimeError("the job did not begin: " + open(self.folder + "/log").read()[-500:])
-            time.sleep(0.1)
+                raise RuntimeError(f"the job did not become {file}: " + self.text()[-500:])
+            time.sleep(0.05)
+
+    def begin(self):
+        self.wait_for("loaded", 60)
+        open(self.folder + "/start", "w").close()
+        if self.kind == "first-epoch":  # looked at while it begins
+            return
+        self.wait_for("ready", 30)
         time.sleep(1)
 
     def meet_fault(self):
@@ -132,69 +141,169 @@ class Job:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def try_job(arguments, row, faulty, healthy):
-    job = Job(arguments.python, arguments.launcher or row[1], row[2], "" if healthy else row[3], faulty)
+def ask_ras():
+    """What NCCL's RAS answers, as it came."""
+    answer = b""
     try:
-        job.begin()
-        job.meet_fault()
-        time.sleep(0 if row[2] == "first-epoch" else 2)
-        said, seconds = live_jobs.look(arguments.program, job)
-        said["log"] = open(job.folder + "/log").read()[-1500:]
-        return said, seconds
-    finally:
-        job.end()
+        with socket.create_connection(("localhost", 28028), 2) as port:
+            port.settimeout(3)
+            port.sendall(b"client protocol 2\ntimeout 1\nset format json\nverbose status\n")
+            while part := port.recv(65536):
+                answer += part
+    except OSError as error:
+        answer += f" [{error}]".encode()
+    return answer.decode(errors="replace")[-20000:]
 
 
-def work(arguments, rows, counts, lock):
-    while True:
-        with lock:
-            if not rows:
-                return
-            kind, row, faulty = rows.pop(0)
+def threads_of(job):
+    """Of each thread of each rank: name, state, times on a core and waiting for one, what it waits in."""
+    found = {}
+    for rank in range(RANKS):
         try:
-            said, seconds = try_job(arguments, row, faulty, kind == "healthy")
-        except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
-            print(f"{kind:8}{row[0]:32} not tried: {error}", flush=True)
-            continue
-        right = said["state"] not in ("hung", "slow", "failed") if kind == "healthy" else live_jobs.judge(row, faulty, said, False)
-        with lock:
-            counts[kind][0] += right
-            counts[kind][1] += 1
-            if arguments.out:
-                with open(arguments.out, "a") as out:
-                    out.write(json.dumps({"set": kind, "job": row[0], "planted": faulty, "right": right, "seconds": round(seconds, 2),
-                                          "said": said}) + "\n")
-            notes = "".join(f" [{remark['id']}]" for remark in said["remarks"])
-            print(f"{kind:8}{row[0]:32}{'-' if kind == 'healthy' else faulty:>2}  {'right' if right else 'WRONG'}  {seconds:5.1f} s  "
-                  f"{said['state']} {said['verdict']} {said['ranks']}: {said['says']}{notes}", flush=True)
+            pid = job.pid_of(rank)
+            for task in os.listdir(f"/proc/{pid}/task"):
+                folder = f"/proc/{pid}/task/{task}/"
+                read = {name: open(folder + name).read().strip() for name in ("comm", "schedstat", "wchan", "syscall")}
+                read["state"] = open(folder + "stat").read().rsplit(")", 1)[1].split()[0]
+                found[f"{rank}/{task}"] = read
+        except (OSError, RuntimeError) as error:
+            found[f"{rank}/?"] = str(error)
+    return found
+
+
+def sockets_between(job):
+    """How many TCP connections lead from one rank to the other."""
+    ends = []
+    for rank in range(RANKS):
+        mine = set()
+        try:
+            pid = job.pid_of(rank)
+            own = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+            for table in ("tcp", "tcp6"):
+                for line in open(f"/proc/{pid}/net/{table}").read().splitlines()[1:]:
+                    field = line.split()
+                    if field[3] == "01" and f"socket:[{field[9]}]" in own:
+                        mine.add((field[1][-13:], field[2][-13:]))
+        except (OSError, RuntimeError):
+            pass
+        ends.append(mine)
+    return sum((there, here) in ends[1] for here, there in ends[0])
+
+
+def stacks_of(job):
+    """Stacks of the ranks' main threads, and what one takes."""
+    found = {}
+    for rank in range(RANKS):
+        try:
+            pid = job.pid_of(rank)
+            for name, words in (("main", ["-1"]), ("all", [])) if rank == job.faulty else (("main", ["-1"]),):
+                begun = time.time()
+                done = subprocess.run(["eu-stack"] + words + ["--module", "-n", "64", "-p", str(pid)], stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=6)
+                found[f"{rank} {name}"] = {"seconds": round(time.time() - begun, 3), "said": done.stdout[:6000 if name == "main" else 30000],
+                                           "errors": done.stderr[:300]}
+        except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+            found[f"{rank}"] = str(error)
+    return found
+
+
+def look_at(arguments, job):
+    evidence = {}
+    if job.kind != "first-epoch":
+        time.sleep(1)
+        evidence["ras_before"] = ask_ras()
+        time.sleep(1)
+    steps = len(job.text().splitlines())
+    evidence["threads_before"] = threads_of(job)
+    evidence["began"] = time.time()
+    said, seconds = live_jobs.look(arguments.program, job)
+    evidence["ended"] = time.time()
+    evidence["threads_after"] = threads_of(job)
+    evidence["steps_printed_while_looked_at"] = len(job.text().splitlines()) - steps
+    evidence["ras_after"] = ask_ras() if job.deed != "stop" else ""
+    evidence["sockets_between"] = sockets_between(job)
+    evidence["stacks"] = stacks_of(job) if arguments.stacks else {}
+    evidence["log"] = job.text()[-1500:]
+    return said, seconds, evidence
+
+
+def rows_of(arguments):
+    """One round of jobs after the other, with the seed of each."""
+    draw = random.Random(HELD_OUT_SEED)
+    held_out = {row[0] for row in draw.sample(BROKEN, (len(BROKEN) + 2) // 3)}
+    for seed in range(arguments.seed, arguments.seed + arguments.rounds):
+        places = random.Random(seed)
+        rows = [(kind, row, places.randrange(RANKS)) for kind, of in (("broken", BROKEN), ("healthy", HEALTHY)) for row in of]
+        places.shuffle(rows)
+        for kind, row, faulty in rows:
+            part = "held-out" if kind == "broken" and row[0] in held_out else "known"
+            if kind in arguments.set and (not arguments.only or any(word in row[0] for word in arguments.only.split(","))) \
+                    and arguments.part in ("all", part):
+                yield seed, kind, row, faulty, part
+
+
+def tell(arguments, counts, seed, kind, row, faulty, part, said, seconds, evidence):
+    right = said["state"] not in ("hung", "slow", "failed") if kind == "healthy" else live_jobs.judge(row, faulty, said, False)
+    counts.setdefault((seed, kind, part), []).append(right)
+    with open(arguments.out + "/results.jsonl", "a") as out:
+        out.write(json.dumps({"seed": seed, "set": kind, "part": part, "job": row[0], "planted": faulty, "right": right,
+                              "seconds": round(seconds, 2), "said": said, **evidence}) + "\n")
+    notes = "".join(f" [{remark['id']}]" for remark in said["remarks"])
+    print(f"{seed} {kind:8}{part:9}{row[0]:30}{'-' if kind == 'healthy' else faulty:>2}  {'right' if right else 'WRONG'}  {seconds:5.1f} s "
+          f"{said.get('looks', 0):3} looks, {evidence['steps_printed_while_looked_at']} lines; {said['state']} {said['verdict']} "
+          f"{said['ranks']}: {said['says']}{notes}", flush=True)
+    for line in said["evidence"]:
+        print("        " + line, flush=True)
 
 
 def main():
+    begun = time.time()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="build/release/dynamiccl")
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--part", default="all", choices=("known", "held-out", "all"))
     parser.add_argument("--set", default="broken,healthy")
     parser.add_argument("--python", default="python3")
     parser.add_argument("--launcher", default="", help="shell: without torchrun")
-    parser.add_argument("--lanes", type=int, default=1)
-    parser.add_argument("--out", default="", help="one line of JSON for each job, with all that was said")
+    parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("--stacks", action="store_true", help="stacks after each look, and what they take")
+    parser.add_argument("--out", required=True, help="folder for results.jsonl")
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
-    draw = random.Random(arguments.seed)
-    counts = {"broken": [0, 0], "healthy": [0, 0]}
-    rows = [(kind, row, draw.randrange(RANKS)) for kind, of in (("broken", BROKEN), ("healthy", HEALTHY)) for row in of]
-    rows = [(kind, row, faulty) for kind, row, faulty in rows
-            if kind in arguments.set and (not arguments.only or any(word in row[0] for word in arguments.only.split(",")))]
-    lock = threading.Lock()
-    lanes = [threading.Thread(target=work, args=(arguments, rows, counts, lock)) for _ in range(arguments.lanes)]
-    for lane in lanes:
-        lane.start()
-    for lane in lanes:
-        lane.join()
-    for kind, (right, tried) in counts.items():
-        print(f"{kind}: {right} of {tried} right")
-    return 0 if counts["healthy"][0] == counts["healthy"][1] else 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it has started
+    counts, jobs, rows = {}, [], rows_of(arguments)
+
+    def load():
+        one = next(rows, None)
+        if one is not None:
+            _, kind, row, faulty, _ = one
+            jobs.append((one, Job(arguments.python, arguments.launcher or row[1], row[2], "" if kind == "healthy" else row[3], faulty)))
+
+    try:
+        load()
+        while jobs and time.time() - begun < arguments.seconds - LONGEST:
+            one, job = jobs[0]
+            try:
+                job.wait_for("loaded", 60)
+                load()
+                job.begin()
+                job.meet_fault()
+                tell(arguments, counts, *one, *look_at(arguments, job))
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                print(f"{one[0]} {one[1]:8}{one[4]:9}{one[2][0]:30}{one[3]:>2}  not tried: {error}", flush=True)
+                if len(jobs) == 1:
+                    load()
+            job.end()
+            jobs.pop(0)
+    finally:
+        for _, job in jobs:
+            job.end()
+    for (seed, kind, part), right in counts.items():
+        print(f"seed {seed} {kind} {part}: {sum(right)} of {len(right)} right")
+    print(f"{time.time() - begun:.0f} s")
+    return 0 if all(all(right) for (_, kind, _), right in counts.items() if kind == "healthy") else 1
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ BROKEN = [
     ("other collective", "openmpi", "other-collective", "", "hung", "other-call", True),
     ("other collective", "gloo", "other-collective", "", "hung", "other-call", True),
     ("other communicator", "openmpi", "other-communicator", "", "hung", "same-call", False),
-    ("other root", "mpich", "other-root", "", "hung", "other-call", True),
+    # Who is wrong about the root cannot be seen: others may have left the call rightly.
+    ("other root", "mpich", "other-root", "", "hung", "other-call", False),
     ("larger count", "openmpi", "larger-count", "", "hung", "same-call|other-call", False),
     ("other communicator", "mpich", "other-communicator", "", "hung", "same-call", False),
     ("lost message", "openmpi", "lost-message", "", "hung", "other-call|MPI_Recv", True),

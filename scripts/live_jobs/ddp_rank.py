@@ -1,7 +1,8 @@
 """A rank of a PyTorch DDP job that meets a fault (scripts/live_gpu_jobs.py).  ddp_rank.py KIND FAULTY_RANK FOLDER
 
 NCCL with a GPU each, or Gloo where the machine has none. A step: a batch, forward, backward with DDP's all-reduces, the optimiser,
-an all-reduce of the loss; every fifth step prints it. Ready after five steps; the faulty rank misbehaves once FOLDER/go is there.
+an all-reduce of the loss; every fifth step prints it. Touches no GPU before FOLDER/start is there, so that the next job can load
+while another is looked at. Ready after five steps; the faulty rank misbehaves once FOLDER/go is there.
 """
 import contextlib
 import os
@@ -17,6 +18,9 @@ from torch import nn
 
 kind, faulty, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 rank = int(os.environ["RANK"])
+open(f"{folder}/loaded.{rank}", "w").close()
+while not os.path.exists(folder + "/start"):
+    time.sleep(0.02)
 gpu = torch.cuda.is_available()
 WIDTH, BATCH = (4096, 256) if gpu else (256, 16)
 

@@ -140,6 +140,25 @@ void add_one_core(const LiveJob& job, std::vector<JobRemark>& found) {
                        "-bind-to core (MPICH), srun --cpu-bind=cores, a larger --cpuset-cpus"});
 }
 
+/// What a rank was started with, so that it shows though nothing seems wrong.
+void add_slow_path(const LiveJob& job, std::vector<JobRemark>& found) {
+  for (const auto& rank : job.ranks) {
+    if (rank.slow_settings.empty()) continue;
+    const auto names = [&](const char* name) {
+      return rank.slow_settings.find(name) != std::string::npos;
+    };
+    const bool direct = names("P2P_"), shared = names("SHM_");
+    found.push_back({"slow-path",
+                     fmt::format("rank {} was started with {}, so that GPUs of one machine {}",
+                                 rank.rank, rank.slow_settings,
+                                 direct && shared ? "talk through sockets"
+                                 : direct         ? "talk through the host's memory"
+                                                  : "without a direct way talk through sockets"),
+                     "start it without " + rank.slow_settings});
+    return;
+  }
+}
+
 /// Open MPI's `--map-by node`, `-ppn 1`, `--distribution=cyclic`.
 void add_dealt_ranks(const LiveJob& job, std::vector<JobRemark>& found) {
   const auto neighbours = [](const LiveRank& a, const LiveRank& b) { return b.rank == a.rank + 1; };
@@ -200,6 +219,7 @@ std::vector<JobRemark> remarks(const LiveJob& job) {
   add_dealt_ranks(job, found);
   add_busy_machine(job, found);
   add_stuck(job, found);
+  add_slow_path(job, found);
   return found;
 }
 

@@ -11,15 +11,13 @@
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/doctor/job/job_summary.hpp"
 
 namespace dynamiccl {
 namespace {
 
-// Fewer looks, or over a shorter time, say nothing of a job that stands.
+// Fewer looks say nothing of a job that stands.
 constexpr std::size_t kFewestLooks = 5;
-constexpr double kFewestSeconds = 3;
-// Of the looks at a rank: it is where it mostly is.
-constexpr double kMostly = 0.6;
 // What the others may be outside of those looks, as they too come late now and then.
 constexpr double kSeldom = 0.34;
 // Of the time: less use of a core is none, more waiting for one is much.
@@ -34,22 +32,6 @@ constexpr double kMuchWaiting = 0.25;
 constexpr double kComputes = 0.5;
 constexpr double kFarWorse = 0.5;
 constexpr double kMuchThrottled = 0.1;
-
-/// What all looks at one rank say together.
-struct Summary {
-  const LiveRank* rank = nullptr;
-  double inside = 0;     ///< of the looks that read a stack: in a call that waits for others
-  double outside = 0;    ///< in none
-  double cpu = 0;        ///< cores used
-  double waiting = 0;    ///< of the time ready without a core
-  double served = 1;     ///< of the time that it was ready: on a core
-  double throttled = 0;  ///< of the time held back by its control group
-  std::uint64_t io_bytes = 0;
-  bool stands = false;  ///< in one and the same call in all looks
-  CallKind kind = CallKind::outside;
-  std::string call;       ///< that it stands in, else the one it was in most
-  std::string meanwhile;  ///< outside: where it mostly was
-};
 
 bool waits_for_others(CallKind kind) { return kind != CallKind::outside; }
 
@@ -73,8 +55,8 @@ bool same_call(const StackLook& one, const StackLook& other) {
   return one.call == other.call && one.chain == other.chain && one.memory == other.memory;
 }
 
-Summary summary_of(const LiveRank& rank, double seconds) {
-  Summary sum;
+RankSummary summary_of(const LiveRank& rank, double seconds) {
+  RankSummary sum;
   sum.rank = &rank;
   std::vector<const RankLook*> read;
   for (const auto& look : rank.looks)
@@ -102,40 +84,28 @@ Summary summary_of(const LiveRank& rank, double seconds) {
     sum.throttled = (last.throttled_s - first.throttled_s) / seconds;
     sum.io_bytes = last.io_bytes - first.io_bytes;
   }
-  // Where the memory is not known, what sleeps in the same place without a core has not moved.
-  sum.stands = read.size() >= kFewestLooks && places.empty() &&
+  add_gpu(sum, rank.looks);
+  // Where the memory is not known, what sleeps in the same place without a core has not moved, nor
+  // has what launches nothing. In a loop of one call the memory may be the same in each round.
+  sum.stands = read.size() >= kFewestLooks && places.empty() && !sum.launches &&
                std::all_of(read.begin(), read.end(),
                            [&](const RankLook* look) {
                              return same_call(look->stack, read.front()->stack);
                            }) &&
-               (read.front()->stack.memory != 0 || sum.cpu < kStill);
+               (read.front()->stack.memory != 0 || sum.cpu < kStill || sum.counted);
   return sum;
 }
 
-std::vector<Summary> summaries_of(const LiveJob& job) {
-  std::vector<Summary> all;
+std::vector<RankSummary> summaries_of(const LiveJob& job) {
+  std::vector<RankSummary> all;
   for (const auto& rank : job.ranks) all.push_back(summary_of(rank, job.seconds));
   return all;
-}
-
-template <class Predicate>
-std::vector<const Summary*> those(const std::vector<Summary>& all, Predicate predicate) {
-  std::vector<const Summary*> found;
-  for (const auto& one : all)
-    if (predicate(one)) found.push_back(&one);
-  return found;
-}
-
-std::vector<int> numbers_of(const std::vector<const Summary*>& some) {
-  std::vector<int> numbers;
-  for (const auto* one : some) numbers.push_back(one->rank->rank);
-  return numbers;
 }
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
 /// A line of evidence on one rank.
-std::string line_of(const Summary& one) {
+std::string line_of(const RankSummary& one) {
   const auto& rank = *one.rank;
   const char state = rank.looks.empty() ? '?' : rank.looks.back().state;
   std::string where;
@@ -146,14 +116,24 @@ std::string line_of(const Summary& one) {
   if (!one.meanwhile.empty())
     where += fmt::format("{}outside {}({})", where.empty() ? "" : ", ",
                          where.empty() ? "of calls " : "", one.meanwhile);
-  return fmt::format(
+  auto line = fmt::format(
       "rank {} (pid {}, state {}): {}{}used {:.2f} cores, waited for one {} of the "
       "time",
       rank.rank, rank.pid, state, where, where.empty() ? "" : "; ", one.cpu,
       percent(std::max(one.waiting, 0.0)));
+  if (one.launched > 0)
+    line += fmt::format("; {} launched by RAS{}", counted(one.launched, "collective"),
+                        !one.counted   ? ""
+                        : one.launches ? ", and it goes on"
+                                       : ", and no more come");
+  if (one.gpu >= 0)
+    line += fmt::format("; its GPU's memory in use {}, then {} of the time",
+                        percent(std::max(one.gpu_halves[0], 0.0)),
+                        percent(std::max(one.gpu_halves[1], 0.0)));
+  return line;
 }
 
-std::vector<std::string> lines_of(const std::vector<Summary>& all) {
+std::vector<std::string> lines_of(const std::vector<RankSummary>& all) {
   constexpr std::size_t kMost = 16;
   std::vector<std::string> lines;
   for (const auto& one : all)
@@ -162,17 +142,15 @@ std::vector<std::string> lines_of(const std::vector<Summary>& all) {
   return lines;
 }
 
-std::string pids_of(const std::vector<const Summary*>& some) {
+std::string pids_of(const std::vector<const RankSummary*>& some) {
   std::vector<std::string> pids;
   for (const auto* one : some) pids.push_back(std::to_string(one->rank->pid));
   return join(pids, " ");
 }
 
-using MaybeVerdict = std::optional<JobVerdict>;
-
-MaybeVerdict find_stopped(const std::vector<Summary>& all) {
+MaybeVerdict find_stopped(const std::vector<RankSummary>& all) {
   const auto in_state = [&](char state) {
-    return those(all, [&](const Summary& one) {
+    return those(all, [&](const RankSummary& one) {
       const auto& looks = one.rank->looks;
       return looks.size() > 1 && std::all_of(looks.begin(), looks.end(), [&](const RankLook& look) {
                return look.state == state;
@@ -220,11 +198,13 @@ std::string end_words(const EndedProcess& ended) {
                    ended.pid, ended.program, ended.exit_code);
 }
 
-MaybeVerdict find_ended(const LiveJob& job, const std::vector<Summary>& all) {
+MaybeVerdict find_ended(const LiveJob& job, const std::vector<RankSummary>& all) {
   const auto missing = missing_ranks(job);
-  const auto standing = those(all, [](const Summary& one) { return one.stands; });
-  if (missing.empty() || standing.empty() || (!job.all_here && job.ended.empty()))
-    return std::nullopt;
+  const auto standing = those(all, [](const RankSummary& one) { return one.stands; });
+  const bool known =
+      job.all_here || !job.ended.empty() ||
+      std::includes(job.gone.begin(), job.gone.end(), missing.begin(), missing.end());
+  if (missing.empty() || standing.empty() || !known) return std::nullopt;
   JobVerdict found{
       JobState::hung,
       "ended",
@@ -237,14 +217,18 @@ MaybeVerdict find_ended(const LiveJob& job, const std::vector<Summary>& all) {
       {"end the job; what the rank said last and `dmesg` (out of memory) tell why it "
        "ended"}};
   for (const auto& ended : job.ended) found.evidence.push_back(end_words(ended));
+  for (const auto& answer : job.ras)
+    for (const auto& [rank, one] : answer.missing)
+      found.evidence.push_back(
+          fmt::format("NCCL's RAS gets no answer of rank {}: {}", rank, one.where));
   return found;
 }
 
-MaybeVerdict find_unreachable(const std::vector<Summary>& all) {
-  const auto unheard =
-      those(all, [](const Summary& one) { return !one.rank->sockets.empty() && one.inside > 0; });
-  const bool moved = std::any_of(all.begin(), all.end(),
-                                 [](const Summary& one) { return one.inside > 0 && !one.stands; });
+MaybeVerdict find_unreachable(const std::vector<RankSummary>& all) {
+  const auto unheard = those(
+      all, [](const RankSummary& one) { return !one.rank->sockets.empty() && one.inside > 0; });
+  const bool moved = std::any_of(
+      all.begin(), all.end(), [](const RankSummary& one) { return one.inside > 0 && !one.stands; });
   if (unheard.empty() || moved) return std::nullopt;
   JobVerdict found{JobState::hung, "unreachable", numbers_of(unheard), "", {}, {}};
   const auto& first = unheard.front()->rank->sockets.front();
@@ -263,10 +247,22 @@ MaybeVerdict find_unreachable(const std::vector<Summary>& all) {
   return found;
 }
 
+/// Whether ranks leave a collective at different times, by who its root is.
+bool has_root(std::string_view call) {
+  call = call.substr(call.find_last_of("_:") + 1);
+  if (call.starts_with("I") || call.starts_with("i")) call.remove_prefix(1);
+  for (std::string_view name :
+       {"bcast", "reduce", "gather", "gatherv", "scatter", "scatterv", "Bcast", "Reduce", "Gather",
+        "Gatherv", "Scatter", "Scatterv", "broadcast"})
+    if (call == name) return true;
+  return false;
+}
+
 /// All are in calls and none has moved.
-MaybeVerdict find_standing(const LiveJob& job, const std::vector<Summary>& all) {
-  const auto stand = those(all, [](const Summary& one) { return one.stands; });
+MaybeVerdict find_standing(const LiveJob& job, const std::vector<RankSummary>& all) {
+  const auto stand = those(all, [](const RankSummary& one) { return one.stands; });
   if (stand.size() != all.size() || job.seconds < kFewestSeconds) return std::nullopt;
+  if (std::any_of(all.begin(), all.end(), needs_gpu)) return standing_on_gpus(job, stand);
   std::map<std::string, std::vector<int>> by_call;
   for (const auto* one : stand) by_call[one->call].push_back(one->rank->rank);
   JobVerdict found{JobState::hung, "", {}, "", {}, {}};
@@ -290,16 +286,26 @@ MaybeVerdict find_standing(const LiveJob& job, const std::vector<Summary>& all) 
     if (ranks.size() == fewest) found.ranks.insert(found.ranks.end(), ranks.begin(), ranks.end());
   }
   std::sort(found.ranks.begin(), found.ranks.end());
+  const auto rooted = std::find_if(by_call.begin(), by_call.end(),
+                                   [](const auto& one) { return has_root(one.first); });
+  // Who has left it for the next one may have done so rightly.
+  if (rooted != by_call.end()) found.ranks.clear();
   found.id = "other-call";
   found.says = "ranks stand in different calls: " + join(parts, ", ");
-  found.next = {
-      "the calls of all ranks must come in one order: look for a branch on the rank "
-      "before the call"};
+  if (rooted != by_call.end())
+    found.next = {
+        fmt::format("a rank has another root in {0}, so that others leave it too early, or "
+                    "makes another call: compare the arguments of {0} on all ranks",
+                    rooted->first)};
+  else
+    found.next = {
+        "the calls of all ranks must come in one order: look for a branch on the rank "
+        "before the call"};
   return found;
 }
 
 /// It has done nothing, and a write or a wait for a disk would end by itself.
-bool does_nothing(const Summary& one) {
+bool does_nothing(const RankSummary& one) {
   const bool on_disk =
       std::any_of(one.rank->looks.begin(), one.rank->looks.end(), [](const auto& look) {
         return look.state == 'D' || look.kernel_call.starts_with("in a write") ||
@@ -310,17 +316,17 @@ bool does_nothing(const Summary& one) {
 }
 
 /// Some stand in a call all the time, and others are outside of any all the time.
-MaybeVerdict find_absent(const LiveJob& job, const std::vector<Summary>& all) {
-  const auto stand = those(all, [](const Summary& one) { return one.stands; });
-  const auto absent = those(all, [](const Summary& one) {
+MaybeVerdict find_absent(const LiveJob& job, const std::vector<RankSummary>& all) {
+  const auto stand = those(all, [](const RankSummary& one) { return one.stands; });
+  const auto absent = those(all, [](const RankSummary& one) {
     return one.outside == 1 && one.rank->looks.size() >= kFewestLooks;
   });
   if (stand.empty() || absent.empty() || stand.size() + absent.size() != all.size() ||
       job.seconds < kFewestSeconds)
     return std::nullopt;
-  const auto idle_of = [](const Summary* one) { return does_nothing(*one); };
+  const auto idle_of = [](const RankSummary* one) { return does_nothing(*one); };
   const bool idle = std::any_of(absent.begin(), absent.end(), idle_of);
-  std::vector<const Summary*> blamed;
+  std::vector<const RankSummary*> blamed;
   for (const auto* one : absent)
     if (!idle || idle_of(one)) blamed.push_back(one);
   JobVerdict found{idle ? JobState::hung : JobState::waiting,
@@ -347,8 +353,9 @@ MaybeVerdict find_absent(const LiveJob& job, const std::vector<Summary>& all) {
 }
 
 /// Held back by a limit of their control group.
-MaybeVerdict find_throttled(const std::vector<Summary>& all) {
-  const auto held = those(all, [](const Summary& one) { return one.throttled > kMuchThrottled; });
+MaybeVerdict find_throttled(const std::vector<RankSummary>& all) {
+  const auto held =
+      those(all, [](const RankSummary& one) { return one.throttled > kMuchThrottled; });
   if (held.empty()) return std::nullopt;
   double most = 0;
   for (const auto* one : held) most = std::max(most, one->throttled);
@@ -376,13 +383,13 @@ bool late_in_both_halves(const LiveRank& rank) {
 
 /// One gets a core far worse than the others do, who wait for it. Who has more to do than they
 /// waits for a core longer as well, so that is compared with the time that each was ready.
-MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
+MaybeVerdict find_starved(const LiveJob& job, const std::vector<RankSummary>& all) {
   if (all.size() < 2 || job.seconds < 2 * kFewestSeconds) return std::nullopt;
   const auto worst = std::min_element(
       all.begin(), all.end(),
-      [](const Summary& one, const Summary& other) { return one.served < other.served; });
-  const auto others = those(all, [&](const Summary& one) { return &one != &*worst; });
-  const bool alone = std::all_of(others.begin(), others.end(), [&](const Summary* one) {
+      [](const RankSummary& one, const RankSummary& other) { return one.served < other.served; });
+  const auto others = those(all, [&](const RankSummary& one) { return &one != &*worst; });
+  const bool alone = std::all_of(others.begin(), others.end(), [&](const RankSummary* one) {
     return one->inside >= kMostly && worst->served < kFarWorse * one->served;
   });
   if (worst->waiting < kMuchWaiting || !alone) return std::nullopt;
@@ -402,14 +409,16 @@ MaybeVerdict find_starved(const LiveJob& job, const std::vector<Summary>& all) {
 
 /// How often it kept the others waiting. Looks between which none of them has got on, as in an
 /// evaluation, are one time.
-int times_late(const LiveRank& rank, const std::vector<const Summary*>& others) {
+int times_late(const LiveRank& rank, const std::vector<const RankSummary*>& others) {
   const auto outside = [&](std::size_t i) {
     return rank.looks[i].stack.read && !waits_for_others(rank.looks[i].stack.kind);
   };
   int times = 0;
   for (std::size_t i = 0; i < rank.looks.size(); ++i) {
-    const auto stood = [&](const Summary* one) {
+    const auto stood = [&](const RankSummary* one) {
       const auto& looks = one->rank->looks;
+      if (i < looks.size() && looks[i].launched > 0 && looks[i - 1].launched > 0)
+        return looks[i].launched == looks[i - 1].launched;
       return i < looks.size() && looks[i].stack.memory != 0 &&
              same_call(looks[i].stack, looks[i - 1].stack);
     };
@@ -420,19 +429,19 @@ int times_late(const LiveRank& rank, const std::vector<const Summary*>& others) 
 }
 
 /// Others wait for it again and again.
-MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
-  const bool busy =
-      std::all_of(all.begin(), all.end(), [](const Summary& one) { return one.waiting > kBusy; });
-  const auto late = those(all, [&](const Summary& one) {
+MaybeVerdict find_late(const LiveJob& job, const std::vector<RankSummary>& all) {
+  const bool busy = std::all_of(all.begin(), all.end(),
+                                [](const RankSummary& one) { return one.waiting > kBusy; });
+  const auto late = those(all, [&](const RankSummary& one) {
     return one.outside >= (busy ? kMostlyIfBusy : kMostly) && late_in_both_halves(*one.rank);
   });
-  const auto others = those(all, [](const Summary& one) {
+  const auto others = those(all, [](const RankSummary& one) {
     return one.inside >= 1 - kSeldom && one.kind != CallKind::start;
   });
   // In messages alone ranks of a pipeline wait for the longest stage, which may be as it should.
-  const bool collective = std::any_of(others.begin(), others.end(), [](const Summary* one) {
+  const bool collective = std::any_of(others.begin(), others.end(), [](const RankSummary* one) {
     return std::any_of(one->rank->looks.begin(), one->rank->looks.end(), [](const RankLook& look) {
-      return look.stack.kind == CallKind::collective;
+      return look.stack.kind == CallKind::collective || look.stack.kind == CallKind::gpu;
     });
   });
   if (late.empty() || others.empty() || late.size() + others.size() != all.size() ||
@@ -451,8 +460,9 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<Summary>& all) {
   return found;
 }
 
-JobVerdict rest_of(const LiveJob& job, const std::vector<Summary>& all) {
-  const auto unread = those(all, [](const Summary& one) { return one.inside + one.outside == 0; });
+JobVerdict rest_of(const LiveJob& job, const std::vector<RankSummary>& all) {
+  const auto unread =
+      those(all, [](const RankSummary& one) { return one.inside + one.outside == 0; });
   if (unread.size() == all.size() && !all.empty()) {
     JobVerdict found{JobState::unknown, "unseen", {}, "no stack of any rank can be read", {}, {}};
     found.evidence.push_back(unread.front()->rank->stack_problem);
@@ -462,9 +472,9 @@ JobVerdict rest_of(const LiveJob& job, const std::vector<Summary>& all) {
     return found;
   }
   const bool nobody_calls =
-      std::all_of(all.begin(), all.end(), [](const Summary& one) { return one.inside == 0; });
+      std::all_of(all.begin(), all.end(), [](const RankSummary& one) { return one.inside == 0; });
   const bool nobody_works =
-      std::all_of(all.begin(), all.end(), [](const Summary& one) { return does_nothing(one); });
+      std::all_of(all.begin(), all.end(), [](const RankSummary& one) { return does_nothing(one); });
   if (nobody_calls && nobody_works && job.seconds >= kFewestSeconds)
     return {JobState::unknown,
             "idle",
@@ -481,6 +491,12 @@ JobVerdict rest_of(const LiveJob& job, const std::vector<Summary>& all) {
 }
 
 }  // namespace
+
+std::vector<int> numbers_of(const std::vector<const RankSummary*>& some) {
+  std::vector<int> numbers;
+  for (const auto* one : some) numbers.push_back(one->rank->rank);
+  return numbers;
+}
 
 std::string ranks_text(const std::vector<int>& ranks) {
   constexpr std::size_t kMost = 12;
@@ -502,6 +518,7 @@ JobVerdict verdict(const LiveJob& job) {
   if (!found) found = find_absent(job, all);
   if (!found) found = find_starved(job, all);
   if (!found) found = find_late(job, all);
+  if (!found) found = find_busy_gpu(job, all);
   if (!found) found = rest_of(job, all);
   for (auto& line : lines_of(all)) found->evidence.push_back(std::move(line));
   return *found;

@@ -13,12 +13,15 @@ namespace dynamiccl {
 ///   unreachable  all stand, and bytes to a peer are not acknowledged
 ///   other-call   all stand in calls, not in the same
 ///   same-call    all stand in the same collective
+///                where they wait for their GPUs: NCCL's RAS has counted no more launches
+///                meanwhile, and NVML finds the GPUs' memory untouched
 ///   messages     all stand in messages that nobody sends or receives
 ///   held         others stand in a call; it is outside and does nothing: asleep, reading, locked
 ///   waits-for    others stand in a call; it is outside and works, so this may end by itself
 ///   starved      the others wait for it, and it waits for a core
 ///   throttled    its control group's limit holds it back, or all of theirs
 ///   late         the others wait for it in calls again and again; what it does meanwhile
+///   gpu-wait     all stand in waiting for their GPUs, and no more is known
 ///   moving       nothing of these: the job goes on
 ///   idle         no rank is in a call and none works
 ///   unseen       no stack can be read, and nothing else tells

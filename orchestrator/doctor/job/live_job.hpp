@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ enum class CallKind {
   start,           ///< MPI_Init and the like: a library comes up
   collective,      ///< every rank of a communicator has to come
   point_to_point,  ///< messages, and waiting for requests of any kind
+  gpu,             ///< waits for its GPU, where a collective may be what it does not get through
   finish           ///< MPI_Finalize and the like
 };
 
@@ -42,6 +44,9 @@ struct RankLook {
   std::uint64_t io_bytes = 0;   ///< it has read and written so far
   double throttled_s = 0;       ///< its control group was held back so far
   std::uint64_t throttled = 0;  ///< periods in which it was
+  std::uint64_t launched = 0;   ///< collectives so far, by NCCL's RAS; 0 = unknown
+  double gpu_memory = -1;  ///< part of the last moments in which its GPU's memory was in use, by
+                           ///< NVML; below 0 = unknown
   StackLook stack;
 };
 
@@ -66,6 +71,9 @@ struct LiveRank {
   pid_t pid = 0;
   std::string program;
   int nice = 0;
+  pid_t inner_pid = 0;        ///< its number in its own PID namespace
+  bool on_gpu = false;        ///< it has CUDA or a library of collectives on GPUs loaded
+  std::string slow_settings;  ///< variables of NCCL that forbid the fast ways, as it was started
   std::string stack_problem;  ///< why its stack cannot be read; "" = it was, or nobody tried
   std::vector<RankLook> looks;
   std::vector<StuckSocket> sockets;  ///< at the last look
@@ -85,6 +93,24 @@ struct EndedProcess {
   int signal = 0;
 };
 
+/// One answer of NCCL's RAS on one communicator.
+struct RasAnswer {
+  struct Missing {
+    std::string where;  ///< "process 809 on node 10.0.0.1"
+    bool dead = false;
+    bool unresponsive = false;
+  };
+  /// Process ids as the processes themselves see them.
+  struct Process {
+    std::string host;
+    pid_t pid = 0;
+  };
+  std::string communicator;
+  std::map<int, std::map<std::string, std::uint64_t>> launched;  ///< by rank and collective
+  std::map<int, Missing> missing;
+  std::map<int, Process> processes;  ///< of both
+};
+
 struct LiveJob {
   int world = 0;                ///< ranks that the launcher has named to them; 0 = unknown
   bool all_here = false;        ///< they say that all of them are on this machine
@@ -92,6 +118,9 @@ struct LiveJob {
   double seconds = 0;           ///< from the first look to the last
   std::vector<LiveRank> ranks;  ///< by rank
   std::vector<EndedProcess> ended;
+  std::vector<RasAnswer> ras;  ///< the last answer on each communicator, by this job's ranks
+  std::string ras_problem;     ///< why there is none; "" = there is, or nobody asked
+  std::vector<int> gone;       ///< ranks that NCCL's RAS misses and whose process is over
 };
 
 enum class JobState { running, waiting, slow, hung, unknown };

@@ -38,6 +38,11 @@ int rank_of(const json& value) {
   return number && *number < (1U << 24) ? static_cast<int>(*number) : -1;
 }
 
+RasAnswer::Process process_of(const json& rank) {
+  const auto pid = whole_of(field_of(rank, "pid")).value_or(0);
+  return {text_of(field_of(rank, "host")), pid < (1U << 30) ? static_cast<pid_t>(pid) : 0};
+}
+
 /// How many elements [[3, 4], [5]] has in all.
 std::uint64_t elements_of(const json& sizes) {
   std::uint64_t all = 0;
@@ -150,7 +155,9 @@ void read_ras_answer(LoggedJob& job, const json& answer) {
     read.communicator = text_of(field_of(one, "hash")) + text_of(field_of(one, "secondary_hash"));
     if (const auto& ranks = field_of(one, "ranks"); ranks.is_array())
       for (const auto& rank : ranks) {
-        auto& launched = read.launched[rank_of(field_of(rank, "rank"))];
+        const int number = rank_of(field_of(rank, "rank"));
+        auto& launched = read.launched[number];
+        read.processes[number] = process_of(rank);
         const auto& counts = field_of(rank, "collective_counts");
         if (counts.is_object())
           for (const auto& [call, count] : counts.items())
@@ -163,10 +170,11 @@ void read_ras_answer(LoggedJob& job, const json& answer) {
           const auto& value = field_of(status, name);
           return value.is_boolean() && value.get<bool>();
         };
-        read.missing[rank_of(field_of(rank, "rank"))] = {
-            fmt::format("process {} on node {}", whole_of(field_of(rank, "pid")).value_or(0),
-                        text_of(field_of(rank, "host"))),
-            says("considered_dead"), says("unresponsive")};
+        const int number = rank_of(field_of(rank, "rank"));
+        const auto process = process_of(rank);
+        read.missing[number] = {fmt::format("process {} on node {}", process.pid, process.host),
+                                says("considered_dead"), says("unresponsive")};
+        read.processes[number] = process;
       }
     job.ras.push_back(std::move(read));
   }

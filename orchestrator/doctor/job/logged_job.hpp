@@ -49,18 +49,6 @@ struct LoggedGroup {
   std::map<std::string, LoggedMember> members;
 };
 
-/// One answer of NCCL's RAS on one communicator.
-struct RasAnswer {
-  std::string communicator;
-  std::map<int, std::map<std::string, std::uint64_t>> launched;  ///< by rank and collective
-  struct Missing {
-    std::string where;  ///< "process 809 on node 10.0.0.1"
-    bool dead = false;
-    bool unresponsive = false;
-  };
-  std::map<int, Missing> missing;
-};
-
 struct LoggedJob {
   std::map<std::string, LoggedGroup> groups;
   std::vector<RasAnswer> ras;

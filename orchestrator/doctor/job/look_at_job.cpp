@@ -4,15 +4,20 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/job/find_ranks.hpp"
+#include "orchestrator/doctor/job/gpu_use.hpp"
 #include "orchestrator/doctor/job/process_files.hpp"
+#include "orchestrator/doctor/job/ras_port.hpp"
 #include "orchestrator/doctor/job/stacks.hpp"
 
 namespace dynamiccl {
@@ -65,7 +70,7 @@ void look_once(LiveJob& job, const StackReader& stacks, Clock::time_point begun)
     if (!stacks.problem().empty())
       rank.stack_problem = stacks.problem();
     else if (look.state != 'T' && look.state != 't')
-      look.stack = stacks.look(rank.pid, rank.stack_problem);
+      look.stack = stacks.look(rank.pid, rank.on_gpu, rank.stack_problem);
     rank.looks.push_back(std::move(look));
   };
   std::vector<std::future<void>> looks;
@@ -75,6 +80,71 @@ void look_once(LiveJob& job, const StackReader& stacks, Clock::time_point begun)
   for (const auto& rank : job.ranks)
     if (!rank.looks.empty()) job.seconds = std::max(job.seconds, rank.looks.back().at_s);
 }
+
+/// Whether a rank that RAS misses is over: it says so, or the process is not on this machine, where
+/// ranks that it names are.
+bool is_over(const RasAnswer& answer, int rank, const std::vector<ProcessStat>& all) {
+  if (answer.missing.at(rank).dead) return true;
+  const auto& lost = answer.processes.at(rank);
+  const bool here = std::any_of(answer.launched.begin(), answer.launched.end(), [&](auto& other) {
+    const auto found = answer.processes.find(other.first);
+    return found != answer.processes.end() && found->second.host == lost.host;
+  });
+  return here && std::none_of(all.begin(), all.end(), [&](const ProcessStat& one) {
+           return one.state != 'Z' && pid_inside(one.pid) == lost.pid;
+         });
+}
+
+/// Asks NCCL's RAS while the looks go on, which do not wait for it.
+class RasWatch {
+ public:
+  explicit RasWatch(const LiveJob& job) : targets_(ras_targets(job)) {}
+  ~RasWatch() { over_ = true; }
+  RasWatch(const RasWatch&) = delete;
+  RasWatch& operator=(const RasWatch&) = delete;
+
+  /// A stopped rank would be asked in vain, and says enough by itself.
+  void ask(const LiveJob& job) {
+    const bool stopped = std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& rank) {
+      return !rank.looks.empty() && rank.looks.back().state == 'T';
+    });
+    if (targets_.empty() || stopped || asked_.valid()) return;
+    asked_ = std::async(std::launch::async,
+                        [this] { return ask_ras(targets_, [this] { return over_.load(); }); });
+  }
+
+  /// What has been answered, into the last looks.
+  void take_into(LiveJob& job) {
+    if (asked_.valid() && asked_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+      auto look = asked_.get();
+      if (!look.answers.empty()) job.ras = std::move(look.answers);
+      job.ras_problem = job.ras.empty() ? look.problem : "";
+      fill(job);
+    }
+  }
+
+ private:
+  static void fill(LiveJob& job) {
+    const auto processes = all_processes();
+    std::set<int> gone;
+    for (const auto& answer : job.ras) {
+      for (const auto& [rank, missing] : answer.missing)
+        if (is_over(answer, rank, processes)) gone.insert(rank);
+    }
+    for (auto& rank : job.ranks) {
+      if (rank.looks.empty()) continue;
+      rank.looks.back().launched = 0;
+      for (const auto& answer : job.ras)
+        if (const auto found = answer.launched.find(rank.rank); found != answer.launched.end())
+          for (const auto& [call, count] : found->second) rank.looks.back().launched += count;
+    }
+    job.gone.assign(gone.begin(), gone.end());
+  }
+
+  std::vector<RasTarget> targets_;
+  std::atomic<bool> over_ = false;
+  std::future<RasLook> asked_;  // the last, so that it ends before what it uses
+};
 
 /// Ranks that have come to their end meanwhile are no longer here.
 void drop_ended(LiveJob& job) {
@@ -100,11 +170,19 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
     read_surroundings(rank);
     look.by_gdb = look.by_gdb || stacks.takes_long(rank.pid);
   }
+  RasWatch ras(look.job);
+  std::optional<GpuUse> gpus;
+  if (std::any_of(look.job.ranks.begin(), look.job.ranks.end(),
+                  [](auto& one) { return one.on_gpu; }))
+    gpus.emplace();
   const auto so_far = [&] { return std::chrono::duration<double>(Clock::now() - begun).count(); };
   for (double before = 0;; before = so_far()) {
+    ras.ask(look.job);
     look_once(look.job, stacks, begun);
     ++look.stacks;
     drop_ended(look.job);
+    ras.take_into(look.job);
+    if (gpus) gpus->read(look.job);
     for (auto& rank : look.job.ranks) rank.sockets = stuck_sockets(rank.pid);
     look.verdict = verdict(look.job);
     const bool time_for_hangs =

@@ -251,6 +251,7 @@ std::vector<LoadedLibrary> loaded_libraries(pid_t pid) {
       Family{"libmpi_abi.so", "MPI"},    Family{"libgloo", "Gloo"},
       Family{"libnccl.so", "NCCL"},      Family{"librccl.so", "RCCL"},
       Family{"libtorch_cpu", "PyTorch"}, Family{"libucp.so", "UCX"},
+      Family{"libcuda.so", "CUDA"},
   };
   std::vector<LoadedLibrary> found;
   std::set<std::string> seen;
@@ -292,8 +293,28 @@ std::vector<StuckSocket> stuck_sockets(pid_t pid) {
   return stuck;
 }
 
+pid_t pid_inside(pid_t pid) {
+  for (const auto& line : split(file_text(proc_path(pid, "status")), '\n'))
+    if (line.starts_with("NSpid:")) {
+      const auto last = line.find_last_not_of("0123456789");
+      return std::atoi(line.c_str() + last + 1);
+    }
+  return pid;
+}
+
 void read_surroundings(LiveRank& rank) {
   rank.libraries = loaded_libraries(rank.pid);
+  rank.inner_pid = pid_inside(rank.pid);
+  for (const auto& library : rank.libraries)
+    for (const char* name : {"CUDA", "NCCL", "RCCL"})
+      rank.on_gpu = rank.on_gpu || library.name == name;
+  const auto variables = variables_of(rank.pid);
+  for (const auto& [name, slow] :
+       {std::pair{"NCCL_P2P_DISABLE", "1"}, std::pair{"NCCL_SHM_DISABLE", "1"},
+        std::pair{"NCCL_P2P_LEVEL", "LOC"}, std::pair{"NCCL_P2P_LEVEL", "0"}})
+    if (const auto set = variables.find(name); set != variables.end() && set->second == slow)
+      rank.slow_settings +=
+          (rank.slow_settings.empty() ? "" : " ") + std::string(name) + "=" + set->second;
   rank.user_namespace = link_text(proc_path(rank.pid, "ns/user"));
   struct statvfs shm {};
   if (statvfs(proc_path(rank.pid, "root/dev/shm").c_str(), &shm) == 0) {

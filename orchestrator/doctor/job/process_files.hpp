@@ -38,7 +38,10 @@ std::vector<LoadedLibrary> loaded_libraries(pid_t pid);
 /// TCP connections of it on which nothing is acknowledged.
 std::vector<StuckSocket> stuck_sockets(pid_t pid);
 
-/// Fills what does not change while one looks: libraries, namespaces, limits, /dev/shm.
+/// The number that a process has in its own PID namespace.
+pid_t pid_inside(pid_t pid);
+
+/// Fills what does not change while one looks: libraries, namespaces, limits, /dev/shm, settings.
 void read_surroundings(LiveRank& rank);
 
 }  // namespace dynamiccl

@@ -112,6 +112,19 @@ Frame frame_of_line(std::string_view line) {
   return frame;
 }
 
+/// What a rank waits in for what it has queued on its GPU, collectives among it. Copies of memory
+/// that is not locked wait, too.
+bool waits_for_gpu(std::string_view name) {
+  for (std::string_view prefix : {"cuda", "cu", "hip"}) {
+    if (!name.starts_with(prefix)) continue;
+    const auto rest = name.substr(prefix.size());
+    for (std::string_view word :
+         {"StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "CtxSynchronize", "Memcpy"})
+      if (rest.starts_with(word)) return true;
+  }
+  return false;
+}
+
 /// Index of the outermost frame that is a call of a library, or the stack's size.
 std::size_t outermost_call(const std::vector<Frame>& frames, KnownCall& call) {
   for (std::size_t at = frames.size(); at-- > 0;) {
@@ -201,10 +214,7 @@ KnownCall call_named(std::string_view function) {
        {"ncclAll", "ncclReduce", "ncclBroadcast", "ncclBcast", "ncclGroupEnd", "ncclCommSplit"})
     if (bare.starts_with(word)) return {CallKind::collective, bare};
   if (bare.starts_with("ncclComm")) return {CallKind::finish, bare};
-  // What a rank of a GPU waits in for its queued collectives, and PyTorch's wait.
-  if (bare == "cudaStreamSynchronize" || bare == "cudaDeviceSynchronize" ||
-      bare == "cudaEventSynchronize")
-    return {CallKind::collective, bare};
+  if (waits_for_gpu(bare)) return {CallKind::gpu, bare};
   if (bare.starts_with("c10d::") && (bare.ends_with("::wait") || bare.ends_with("::barrier")))
     return {CallKind::collective, bare};
   return {};
@@ -237,6 +247,11 @@ PlaceInCode place_in_code(const Threads& threads) {
     // A helper's thread that moves bytes for it says nothing of the program's own.
     if (thread > 0 && call.kind != CallKind::collective) continue;
     place.look.kind = call.kind;
+    // PyTorch's own waiting for a collective of NCCL ends in waiting for the GPU.
+    if (call.name.starts_with("c10d::") &&
+        std::any_of(frames.begin(), frames.begin() + static_cast<std::ptrdiff_t>(at),
+                    [](const Frame& frame) { return waits_for_gpu(frame.name); }))
+      place.look.kind = CallKind::gpu;
     place.look.call = call.name;
     place.main_thread = thread == 0;
     Mixer chain;
@@ -252,6 +267,8 @@ PlaceInCode place_in_code(const Threads& threads) {
 }
 
 StackReader::StackReader() : eu_stack_(find_program("eu-stack")), gdb_(find_program("gdb")) {
+  // eu-stack would ask a server for the names of each library, and wait for it.
+  unsetenv("DEBUGINFOD_URLS");
   if (eu_stack_.empty() && gdb_.empty())
     problem_ =
         "no stack can be read, as neither eu-stack nor gdb is here: apt-get install elfutils";
@@ -261,9 +278,10 @@ bool StackReader::takes_long(pid_t pid) const {
   return !gdb_.empty() && (eu_stack_.empty() || has_other_files(pid));
 }
 
-StackLook StackReader::look(pid_t pid, std::string& why) const {
+StackLook StackReader::look(pid_t pid, bool main_alone, std::string& why) const {
   const bool by_gdb = takes_long(pid);
   std::vector<std::string> argv{eu_stack_, "--module", "-n", "64", "-p", std::to_string(pid)};
+  if (main_alone) argv.insert(argv.begin() + 1, "-1");
   if (by_gdb)
     argv = {gdb_,
             "-batch",

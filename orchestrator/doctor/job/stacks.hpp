@@ -48,8 +48,11 @@ class StackReader {
   [[nodiscard]] const std::string& problem() const { return problem_; }
   /// Whether gdb has to take this one's, for which the process stands a second or two.
   [[nodiscard]] bool takes_long(pid_t pid) const;
+  /// @param main_alone only its main thread's, where eu-stack takes it: names of dozens of threads
+  /// in
+  ///        libraries of a million names take seconds to find
   /// @param why receives the reason where it is not read
-  StackLook look(pid_t pid, std::string& why) const;
+  StackLook look(pid_t pid, bool main_alone, std::string& why) const;
 
  private:
   std::string eu_stack_;

@@ -135,6 +135,10 @@ TEST_CASE("ranks that stand in different calls are told apart, the fewest of the
         {JobState::hung, "other-call", {0, 1}});
   check(job_of({rank_of(0, stands), rank_of(1, stands)}), {JobState::hung, "same-call", {}},
         "all ranks stand in MPI_Allreduce");
+  // One reduces to another root: a third has left the call rightly, and stands in the next.
+  const auto reduces = [](int) { return in_call("MPI_Reduce"); };
+  check(job_of({rank_of(0, reduces), rank_of(1, stands), rank_of(2, reduces)}),
+        {JobState::hung, "other-call", {}}, "rank 1 in MPI_Allreduce");
   const auto receives = [](int) { return in_call("MPI_Recv", 1, CallKind::point_to_point); };
   check(job_of({rank_of(0, receives), rank_of(1, receives)}), {JobState::hung, "messages", {}});
 }
@@ -209,6 +213,77 @@ TEST_CASE("a rank without a core is told from a machine on which none has one") 
   check(job, {JobState::slow, "throttled", {1}}, "CPU limit of a control group");
 }
 
+namespace {
+
+/// A rank that is in a wait for its GPU at each look, with its stack as it was.
+LiveRank on_gpu(int rank, double gpu_memory, std::uint64_t launched, std::uint64_t more_each_look) {
+  auto one = rank_of(rank, [&](int look) {
+    auto waits = in_call("cudaStreamSynchronize", 1, CallKind::gpu);
+    waits.gpu_memory = gpu_memory;
+    waits.launched = launched + more_each_look * static_cast<std::uint64_t>(look);
+    return waits;
+  });
+  one.on_gpu = true;
+  return one;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that wait for their GPUs hang where NCCL launches no more and GPUs do nothing") {
+  check(job_of({on_gpu(0, 0, 40, 0), on_gpu(1, 0, 40, 0)}), {JobState::hung, "same-call", {}},
+        "launch no collective any more");
+  // The same stack at every look, as in a loop of one wait, and yet the job goes on.
+  check(job_of({on_gpu(0, 0, 40, 3), on_gpu(1, 0, 40, 3)}), {JobState::running, "moving", {}});
+  // A GPU computes: an evaluation, a long step.
+  check(job_of({on_gpu(0, 0.4, 40, 0), on_gpu(1, 0, 40, 0)}), {JobState::unknown, "gpu-wait", {}},
+        "a long step and a hang look alike");
+  // Neither NVML nor RAS tells.
+  check(job_of({on_gpu(0, -1, 40, 0), on_gpu(1, -1, 40, 0)}), {JobState::unknown, "gpu-wait", {}});
+  auto silent = job_of({on_gpu(0, 0, 0, 0), on_gpu(1, 0, 0, 0)});
+  silent.ras_problem = "NCCL's RAS at localhost:28028 does not answer";
+  check(silent, {JobState::unknown, "gpu-wait", {}});
+  CHECK(verdict(silent).evidence.front() == silent.ras_problem);
+}
+
+TEST_CASE("ranks that have launched other collectives are told apart, of two both") {
+  auto job = job_of({on_gpu(0, 0, 42, 0), on_gpu(1, 0, 42, 0)});
+  RasAnswer answer;
+  answer.launched = {{0, {{"AllReduce", 42}}}, {1, {{"AllReduce", 41}, {"AllGather", 1}}}};
+  job.ras = {answer};
+  check(job, {JobState::hung, "other-call", {0, 1}},
+        "0 AllGather of rank 0, 1 AllGather of rank 1");
+  job = job_of({on_gpu(0, 0, 42, 0), on_gpu(1, 0, 43, 0), on_gpu(2, 0, 42, 0)});
+  answer.launched = {{0, {{"AllReduce", 42}}}, {1, {{"AllReduce", 43}}}, {2, {{"AllReduce", 42}}}};
+  job.ras = {answer};
+  check(job, {JobState::hung, "other-call", {1}}, "43 AllReduce of rank 1");
+}
+
+TEST_CASE("a rank that NCCL's RAS misses and that is over is named without its launcher's word") {
+  auto job = job_of({on_gpu(1, 0, 42, 0)});
+  job.world = 2;
+  job.all_here = false;
+  RasAnswer answer;
+  answer.missing[0] = {"process 99 on node 10.0.0.1", false, true};
+  job.ras = {answer};
+  check(job, {JobState::hung, "same-call", {}});
+  job.gone = {0};
+  check(job, {JobState::hung, "ended", {0}}, "rank 0 is over, and rank 1 stands in cudaStreamSync");
+  CHECK(verdict(job).evidence.front() ==
+        "NCCL's RAS gets no answer of rank 0: process 99 on node 10.0.0.1");
+}
+
+TEST_CASE("of ranks on GPUs who waits least is late, or whose GPU works while the others' wait") {
+  auto late = rank_of(1, [](int look) {
+    auto one = look % 4 == 3 ? in_call("cudaStreamSynchronize", 1, CallKind::gpu) : sleeps(look);
+    one.launched = 40 + static_cast<std::uint64_t>(look);
+    return one;
+  });
+  check(job_of({on_gpu(0, 0, 40, 1), late}), {JobState::slow, "late", {1}}, "it is asleep");
+  check(job_of({on_gpu(0, 0.5, 40, 1), on_gpu(1, 0.02, 40, 1)}), {JobState::slow, "late", {0}},
+        "its GPU works while the other one waits");
+  check(job_of({on_gpu(0, 0.5, 40, 1), on_gpu(1, 0.3, 40, 1)}), {JobState::running, "moving", {}});
+}
+
 TEST_CASE("bytes that nobody acknowledges are named with the peer") {
   auto job = job_of({rank_of(0, stands), rank_of(1, stands)});
   job.ranks[1].sockets = {{"10.0.0.2:4711", false, 1448, 5}};
@@ -272,6 +347,14 @@ TEST_CASE("causes that need not show yet are remarked, each with a fix") {
   first.only_core = second.only_core = "3";
   only("one-core");
   first.only_core = second.only_core = "";
+  first.slow_settings = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1";
+  only("slow-path");
+  CHECK(remarks(job).front().says.ends_with("talk through sockets"));
+  first.slow_settings = "NCCL_P2P_LEVEL=LOC";
+  CHECK(remarks(job).front().says.ends_with("talk through the host's memory"));
+  first.slow_settings = "NCCL_SHM_DISABLE=1";
+  CHECK(remarks(job).front().fix == "start it without NCCL_SHM_DISABLE=1");
+  first.slow_settings = "";
   job.all_here = false;
   job.world = 4;
   CHECK(remarks(job).empty());

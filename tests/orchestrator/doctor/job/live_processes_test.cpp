@@ -144,12 +144,12 @@ TEST_CASE("a stack is read of a process that sleeps, and it sleeps on") {
   std::string why;
   StackLook look;
   REQUIRE(comes_true([&] {
-    look = stacks.look(sleeper.pid(), why);
+    look = stacks.look(sleeper.pid(), false, why);
     return look.read && look.place.find("sleep") != std::string::npos;
   }));
   CHECK(look.kind == CallKind::outside);
   CHECK(comes_true([&] { return look_at_process(sleeper.pid(), all_processes()).state == 'S'; }));
-  CHECK_FALSE(stacks.look(1 << 22, why).read);
+  CHECK_FALSE(stacks.look(1 << 22, false, why).read);
   CHECK_FALSE(why.empty());
 }
 
@@ -165,7 +165,7 @@ TEST_CASE("who reads a stack too slowly is ended, and its process goes on") {
   setenv("PATH", path.c_str(), 1);
   const Started sleeper("exec sleep 600");
   std::string why;
-  CHECK_FALSE(stacks.look(sleeper.pid(), why).read);
+  CHECK_FALSE(stacks.look(sleeper.pid(), false, why).read);
   CHECK(why.find("in time") != std::string::npos);
   CHECK(comes_true([&] { return look_at_process(sleeper.pid(), all_processes()).state == 'S'; }));
 }

@@ -32,7 +32,9 @@ TEST_CASE("names of functions are calls of MPI, NCCL, Gloo and PyTorch, or none"
             "gloo::transport::tcp::UnboundBuffer::waitRecv"},
         Row{"c10d::Work::wait(std::chrono::duration<long>)", CallKind::collective,
             "c10d::Work::wait"},
-        Row{"cudaStreamSynchronize", CallKind::collective, "cudaStreamSynchronize"},
+        Row{"cudaStreamSynchronize", CallKind::gpu, "cudaStreamSynchronize"},
+        Row{"cuMemcpyHtoDAsync_v2", CallKind::gpu, "cuMemcpyHtoDAsync_v2"},
+        Row{"cudaLaunchKernel", CallKind::outside, ""},
         Row{"main", CallKind::outside, ""}}) {
     INFO(row.function);
     CHECK(call_named(row.function).kind == row.kind);
@@ -103,4 +105,9 @@ TEST_CASE("outside of calls the innermost function is told, and whether Python r
       "#1  0x03 run - /home/job\n"));
   CHECK(other.look.call == "ncclAllReduce");
   CHECK_FALSE(other.main_thread);
+  // PyTorch's wait for a barrier of NCCL is one for the GPU; that of Gloo is not.
+  const auto barrier = place_in_code(read_stacks(
+      "TID 7:\n#0  0x01 - /l/libcuda.so.1\n#1  0x02 cudaStreamSynchronize - /l/libcudart.so.13\n"
+      "#2  0x03 c10d::ProcessGroupNCCL::WorkNCCL::wait(long) - /l/libtorch_cuda.so\n"));
+  CHECK(barrier.look.kind == CallKind::gpu);
 }
