@@ -9,6 +9,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
+#include "core/wire/work_settings.hpp"
 #include "db/draft_database.hpp"
 #include "db/migrations.hpp"
 
@@ -31,10 +32,11 @@ RankAggregation aggregation_of(const std::string& protocol_json, const std::stri
   return RankAggregation::max;
 }
 
-std::optional<double> bus_factor(const std::string& collective, int ranks) {
-  const auto known = find_named<Collective>(collective);
-  if (!known || *known == Collective::training) return std::nullopt;
-  return bus_bandwidth_factor(*known, ranks);
+std::optional<double> bus_factor(const CellInfo& cell, int ranks) {
+  const auto known = find_named<Collective>(cell.collective);
+  if (!known || *known == Collective::training || facts_of(*known).size == SizeRule::nothing)
+    return std::nullopt;
+  return bus_factor_of(*known, ranks, cell.knobs_json);
 }
 
 std::int64_t size_column(std::uint64_t bytes) {
@@ -179,7 +181,7 @@ void Statements::insert_cells(
     insert.bind(6, cell.algorithm);
     insert.bind(7, cell.in_place ? 1 : 0);
     insert.bind(8, json_or_empty(cell.knobs_json));
-    if (const auto factor = bus_factor(cell.collective, group->second.second)) {
+    if (const auto factor = bus_factor(cell, group->second.second)) {
       insert.bind(9, *factor);
     }
     if (!cell.unsupported_reason.empty()) insert.bind(10, cell.unsupported_reason);

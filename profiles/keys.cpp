@@ -107,8 +107,8 @@ ValueRule size(std::int64_t least) {
   return value;
 }
 
-ValueRule sizes() {
-  ValueRule value = size().some();
+ValueRule sizes(std::int64_t least) {
+  ValueRule value = size(least).some();
   value.ranges = true;
   return value;
 }

@@ -116,7 +116,8 @@ ValueRule positive_duration();
 /// @param least bytes
 ValueRule size(std::int64_t least = 1);
 /// Also {from = "4B", to = "1GiB", factor = 4}; one or more.
-ValueRule sizes();
+/// @param least 0: the number 0 by itself, too
+ValueRule sizes(std::int64_t least = 1);
 ValueRule scalar();
 /// @param words besides true and false
 ValueRule toggle(std::vector<std::string> words = {"default"});

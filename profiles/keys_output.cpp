@@ -35,8 +35,9 @@ Json duration_schema(bool positive) {
 }
 
 Json size_schema(const ValueRule& rule) {
-  const Json text = pattern(rule.low > 0 ? kSizePattern : kAnySizePattern);
-  const Json bytes = whole_schema(rule.low, rule.high);
+  const bool above_0 = rule.low > 0 || rule.ranges;
+  const Json text = pattern(above_0 ? kSizePattern : kAnySizePattern);
+  const Json bytes = whole_schema(above_0 ? std::max<std::int64_t>(rule.low, 1) : 0, rule.high);
   const Json one = any_of({text, bytes});
   if (!rule.ranges) return one;
   const Json range{{"type", "object"},
@@ -47,7 +48,8 @@ Json size_schema(const ValueRule& rule) {
                      {"factor", whole_schema(2, std::numeric_limits<int>::max())},
                      {"step", one}}},
                    {"required", {"from", "to"}}};
-  return any_of({text, bytes, range});
+  if (rule.low > 0) return any_of({text, bytes, range});
+  return any_of({{{"enum", Json::array({0, "0", "0B"})}}, text, bytes, range});
 }
 
 Json one_schema(const ValueRule& rule) {

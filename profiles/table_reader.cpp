@@ -344,8 +344,9 @@ std::optional<Bytes> TableReader::size_at(const std::string& key, const toml::no
     return Bytes(static_cast<std::uint64_t>(*number));
   if (least > 0 && ((text && text->starts_with('0') && matches(*text, any)) ||
                     node.value_exact<std::int64_t>() == 0)) {
-    wrong_type(key, node,
-               "a size above 0: the smallest call moves one element, as \"4B\" of float32 does");
+    wrong_type(
+        key, node,
+        "a size above 0: the smallest that moves anything is one element, as \"4B\" of float32");
     return std::nullopt;
   }
   wrong_type(key, node,
@@ -397,10 +398,14 @@ void TableReader::size_range(const std::string& key, const toml::table& range,
 }
 
 std::vector<Bytes> TableReader::sizes(const std::string& key) {
-  expect(key, ValueKind::size);
+  const ValueRule* rule = expect(key, ValueKind::size);
   std::vector<Bytes> values;
+  const bool from_0 = rule != nullptr && rule->low == 0;
   for_each(key, [&](const toml::node& node) {
-    if (const auto* range = node.as_table()) {
+    const auto text = node.value_exact<std::string>();
+    if (from_0 && (node.value_exact<std::int64_t>() == 0 || text == "0" || text == "0B")) {
+      values.emplace_back(0);
+    } else if (const auto* range = node.as_table()) {
       size_range(key, *range, values);
     } else if (const auto value = size_at(key, node, 1)) {
       values.push_back(*value);

@@ -46,7 +46,8 @@ struct PhaseTimes {
 };
 
 /// Elements this rank exchanges with each rank, and where they lie: packed, in rank order. Sums
-/// stay within an int, which is what MPI counts with.
+/// stay within an int, which is what MPI counts with. Of an all-gather whose parts differ `receive`
+/// says them all.
 struct PairCounts {
   std::vector<int> send, send_at;
   std::vector<int> receive, receive_at;
@@ -59,7 +60,8 @@ struct PairCounts {
 /// and CUDA-aware MPI). Every rank makes the same calls in the same order; calls block until the
 /// rank's buffers may be reused, or queue their work until GpuCalls::complete().
 /// In place: `in == out` for allreduce, reduce and alltoall; `in == out + rank * count` elements
-/// for allgather and gather (root); `out == in + rank * count` for reduce_scatter.
+/// for allgather and gather (root); `out == in + rank * count` for reduce_scatter and scatter
+/// (root); `in == out + receive_at[rank]` for allgatherv.
 class LibraryCalls {
  public:
   LibraryCalls(const LibraryCalls&) = delete;
@@ -90,6 +92,18 @@ class LibraryCalls {
   /// A number of elements of its own for each pair of ranks. Never in place.
   virtual void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) = 0;
 
+  /// What a library without them leaves as they are: its algorithms() names none.
+  virtual void allgatherv(const void* /*in*/, void* /*out*/, const PairCounts& /*counts*/,
+                          DataType /*type*/) {
+    refuse_call();
+  }
+  /// The root's `in` holds size() * count elements; each rank gets `count`.
+  virtual void scatter(const void* /*in*/, void* /*out*/, std::size_t /*count*/, DataType /*type*/,
+                       int /*root*/) {
+    refuse_call();
+  }
+  virtual void library_barrier() { refuse_call(); }
+
   /// Sends to one rank while receiving from another, in buffers of the library's kind of memory.
   virtual void send_receive(const void* send, int to, void* receive, int from,
                             std::size_t bytes) = 0;
@@ -101,6 +115,9 @@ class LibraryCalls {
 
  protected:
   LibraryCalls() = default;
+  [[noreturn]] static void refuse_call() {
+    throw Error(ErrorKind::bug, "a collective was called that algorithms() does not offer");
+  }
 };
 
 }  // namespace dynamiccl

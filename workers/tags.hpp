@@ -18,6 +18,7 @@ inline constexpr int kReportTag = 11;
 inline constexpr int kSettingTag = 12;
 inline constexpr int kGroupTag = 13;
 inline constexpr int kLevelTag = 14;
+inline constexpr int kComingTag = 15;
 /// Pushed and pulled pieces of training: tag + number of the piece.
 inline constexpr int kPieceTag = 1000;
 

@@ -16,20 +16,37 @@ std::size_t element_bytes(DataType type) {
   return 4;
 }
 
+const CollectiveFacts& facts_of(Collective collective) {
+  using enum Collective;
+  using enum SizeRule;
+  // Training is no call: its method decides about the architecture.
+  static constexpr std::array kFacts{
+      CollectiveFacts{broadcast, true, true, whole, false, true},
+      CollectiveFacts{reduce, true, false, whole, true, true},
+      CollectiveFacts{allreduce, true, false, whole, true, false},
+      CollectiveFacts{allgather, true, false, parts, false, false},
+      CollectiveFacts{reduce_scatter, true, false, parts, true, false},
+      CollectiveFacts{gather, false, true, parts, false, false},
+      CollectiveFacts{alltoall, true, false, parts, false, false},
+      CollectiveFacts{sendrecv, true, false, whole, false, false, false},
+      CollectiveFacts{push, false, true, whole, false, false, false},
+      CollectiveFacts{pull, false, true, whole, false, false, false},
+      CollectiveFacts{push_pull, false, true, whole, false, false, false},
+      CollectiveFacts{training, false, false, whole, false, false},
+      CollectiveFacts{alltoallv, true, false, uneven, false, false},
+      CollectiveFacts{allgatherv, true, false, uneven, false, false},
+      CollectiveFacts{scatter, true, true, parts, false, true},
+      CollectiveFacts{barrier, true, false, nothing, false, false},
+  };
+  static_assert(kFacts.size() == NameTable<Collective>::entries.size());
+  const auto& facts = kFacts.at(static_cast<std::size_t>(collective));
+  DYN_ASSERT(facts.collective == collective, "rows stand in the order of the enumerators");
+  return facts;
+}
+
 bool belongs_to(Collective collective, Architecture architecture) {
-  switch (collective) {
-    case Collective::push:
-    case Collective::pull:
-    case Collective::push_pull:
-    case Collective::gather:
-      return architecture == Architecture::ps;
-    case Collective::broadcast:
-      return true;
-    case Collective::training:
-      return false;
-    default:
-      return architecture == Architecture::ring;
-  }
+  const CollectiveFacts& facts = facts_of(collective);
+  return architecture == Architecture::ps ? facts.ps : facts.ring;
 }
 
 double bus_bandwidth_factor(Collective collective, int ranks) {
@@ -41,6 +58,8 @@ double bus_bandwidth_factor(Collective collective, int ranks) {
     case Collective::reduce_scatter:
     case Collective::gather:
     case Collective::alltoall:
+    case Collective::allgatherv:
+    case Collective::scatter:
       return (n - 1) / n;
     case Collective::alltoallv:
       return 1 - 2 / (n * (n + 1));
@@ -52,27 +71,11 @@ double bus_bandwidth_factor(Collective collective, int ranks) {
     case Collective::reduce:
     case Collective::sendrecv:
       return 1.0;
+    case Collective::barrier:
     case Collective::training:
       return 0.0;
   }
   return 1.0;
-}
-
-std::uint64_t shares_of_alltoallv(int ranks) {
-  const auto n = static_cast<std::uint64_t>(ranks);
-  return n * (n + 1) / 2;
-}
-
-std::uint64_t share_of_distance(std::uint64_t elements, int ranks, int distance) {
-  const std::uint64_t shares = shares_of_alltoallv(ranks);
-  const auto part = [&](int d) {
-    return elements / shares * static_cast<std::uint64_t>(d + 1) +
-           elements % shares * static_cast<std::uint64_t>(d + 1) / shares;
-  };
-  if (distance + 1 < ranks) return part(distance);
-  std::uint64_t rest = elements;
-  for (int d = 0; d + 1 < ranks; ++d) rest -= part(d);
-  return rest;
 }
 
 }  // namespace dynamiccl

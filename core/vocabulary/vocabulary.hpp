@@ -73,7 +73,31 @@ DYN_NAMED_ENUM(
     pull,        ///< PS: the server's tensor goes to every worker
     push_pull,   ///< PS: push, then pull of the sum
     training,    ///< one step of data-parallel training, by the method the cell's algorithm names
-    alltoallv);  ///< all-to-all whose parts differ: 1, 2, ... ranks shares, see share_of_distance
+    alltoallv,   ///< all-to-all whose parts differ, see uneven_parts()
+    allgatherv,  ///< all-gather whose parts differ
+    scatter,     ///< the root's parts, one to each rank
+    barrier);    ///< nobody leaves before all have come; moves nothing
+
+/// What the size of a call counts.
+enum class SizeRule {
+  whole,    ///< each buffer holds it
+  parts,    ///< all ranks' parts together, which are of one size: rounded down
+  uneven,   ///< the same, of parts that differ
+  nothing,  ///< there is no data
+};
+
+/// What is true of a collective whichever library calls it: a row each, asked for by who plans,
+/// lays out and reports.
+struct CollectiveFacts {
+  Collective collective;
+  bool ring;  ///< belongs to the architecture whose ranks are alike
+  bool ps;    ///< belongs to the one with a server, which is its root
+  SizeRule size;
+  bool reduces;         ///< takes another operation than the sum
+  bool any_root;        ///< takes another root than rank 0
+  bool library = true;  ///< libraries have a call of it
+};
+const CollectiveFacts& facts_of(Collective collective);
 
 DYN_NAMED_ENUM(DataType, "datatype", '-', float32, float64, float16, bfloat16, int32);
 /// isolated: ranks are synchronised before every sample, a sample is one call.
@@ -129,15 +153,8 @@ bool belongs_to(Collective collective, Architecture architecture);
 
 /// Bus bandwidth factor f of nccl-tests doc/PERFORMANCE.md: busbw = size / time * f.
 /// Unidirectional; push and pull count the server link's payload, factor (ranks - 1); 0 for one
-/// rank where f has the factor (n-1).
+/// rank where f has the factor (n-1). Where parts differ: the mean over ranks of what is not their
+/// own, of alltoallv's usual parts (bus_factor_of() knows others).
 double bus_bandwidth_factor(Collective collective, int ranks);
-
-/// alltoallv: elements a rank sends to the one `distance` after it (0: itself). Of
-/// `elements` in all, distance d gets d + 1 of ranks * (ranks + 1) / 2 shares, rounded down, and
-/// the last one what is left: rank r sends to r + d what r + d receives from r, every rank sends
-/// and receives `elements` in all, and the largest part is `ranks` times the smallest.
-std::uint64_t share_of_distance(std::uint64_t elements, int ranks, int distance);
-/// Shares in alltoallv: fewer elements than these leave a part empty.
-std::uint64_t shares_of_alltoallv(int ranks);
 
 }  // namespace dynamiccl

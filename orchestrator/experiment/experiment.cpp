@@ -285,6 +285,16 @@ void read_training(TableReader& table, const Protocol& protocol, Work& work) {
   table.finish();
 }
 
+/// Complains where it is none.
+WorkSettings try_setting(const TableReader& table, const char* name, const std::string& value) {
+  try {
+    return work_settings_of({{name, value}});
+  } catch (const Error& error) {
+    table.complain(name, error.what());
+    return {};
+  }
+}
+
 /// What is usual is no setting, so that a cell's id is the same whether it is said or not.
 std::vector<KnobAxis> read_calls(TableReader& table) {
   std::vector<KnobAxis> axes;
@@ -307,6 +317,14 @@ std::vector<KnobAxis> read_calls(TableReader& table) {
   std::vector<std::string> cold;
   for (const bool value : table.booleans("cold_cache")) cold.emplace_back(value ? "1" : "0");
   add("cold_cache", std::move(cold), "0");
+  add("skew", whole("skew"), "");
+  const auto parts = table.texts("parts");
+  for (const auto& value : parts) try_setting(table, "parts", value);
+  add("parts", parts, "");
+  auto late = table.texts("late");
+  for (auto& value : late)
+    if (try_setting(table, "late", value).late.count() == 0) value = "default";
+  add("late", std::move(late), "");
   return axes;
 }
 

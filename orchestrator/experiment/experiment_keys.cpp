@@ -68,7 +68,9 @@ std::vector<std::pair<std::string, std::string>> work_hints() {
   const std::string blocks =
       "a call is timed by itself here; what overlaps with computing is a training's step: training "
       "= [\"wfbp-a2a\", ...]";
-  const std::string parts = "parts of alltoallv differ by a rule of their own, 1 to ranks shares";
+  const std::string parts =
+      "write parts = \"1:0:3\", a share for each rank (of alltoallv a row for each, too: "
+      "\"0:1/1:0\"), or skew = 4";
   return {{"redop", "write op = \"max\""},
           {"operation", "write collective = \"allreduce\" or another, and op = \"max\""},
           {"op=avg", "nearest is sum: MPI and Gloo have no average"},
@@ -78,12 +80,9 @@ std::vector<std::pair<std::string, std::string>> work_hints() {
           {"threads",
            "a rank is a process that calls from one thread: more callers are more ranks ([axes] "
            "ranks)"},
-          {"collective=scatter", "nearest is gather, which sends the same messages the other way"},
-          {"collective=barrier", "nearest is an allreduce of one element (4B of float32)"},
-          {"collective=allgatherv",
-           "nearest is alltoallv, whose parts differ; allgather rounds down to equal parts"},
-          {"collective=gatherv", "nearest is gather, which rounds down to equal parts"},
-          {"collective=scatterv", "nearest is alltoallv, whose parts differ"},
+          {"collective=gatherv", "nearest are gather, of equal parts, and allgatherv"},
+          {"collective=scatterv", "nearest are scatter, of equal parts, and alltoallv"},
+          {"collective=reduce_scatterv", "nearest is reduce_scatter, of equal parts"},
           {"collective=reduce_scatter_block",
            "reduce_scatter is it: over MPI it calls MPI_Reduce_scatter_block"},
           {"overlap", blocks},
@@ -94,9 +93,10 @@ std::vector<std::pair<std::string, std::string>> work_hints() {
           {"groups",
            "a launch is one group of all its ranks: ranks = [2, 4] in [axes] measures groups of "
            "several sizes"},
-          {"skew", parts + "; ranks that come late are `query skew` and a training's straggler"},
           {"matrix", parts},
           {"counts", parts},
+          {"arrival", "write late = \"100us\": each rank enters by a drawn share of it later"},
+          {"imbalance", parts},
           {"graph", "of NCCL it is a knob: call.graph = [0, 1] in [knobs.nccl]"},
           {"ranks", "it is an axis: write it under [axes]"},
           {"environment", "it is an axis: write it under [axes]"}};
@@ -107,8 +107,9 @@ KeysPtr collective_work() {
   std::erase(names, std::string(name_of(Collective::training)));
   TableKeys keys{
       {{"collective", rule::words(names).some(), "what is called", "", true},
-       {"size", rule::sizes(),
-        "as nccl-tests counts it: \"64KiB\", 65536, {from = \"4B\", to = \"1GiB\", factor = 4} or "
+       {"size", rule::sizes(0),
+        "as nccl-tests counts it, 0 for a call of nothing: \"64KiB\", 65536, {from = \"4B\", to = "
+        "\"1GiB\", factor = 4} or "
         "{from = \"1MiB\", to = \"8MiB\", step = \"1MiB\"}",
         "", true},
        {"architecture", rule::word<Architecture>().some(), "only with these", "as the axes say"},
@@ -117,14 +118,24 @@ KeysPtr collective_work() {
        {"algorithm", rule::text().some(), "instead of the axis", "as the axes say"},
        {"in_place", rule::boolean().some(), "instead of the axis", "as the axes say"},
        {"op", rule::word<ReduceOp>().some(), "of reductions, over MPI and Gloo", "sum"},
-       {"root", rule::whole(0).some(), "rank that broadcasts, or that a reduce ends on", "0"},
+       {"root", rule::whole(0).some(), "rank that broadcasts or scatters, or that a reduce ends on",
+        "0"},
        {"warmup", rule::whole(0, 1'000'000).some(), "instead of the protocol's",
         "as the protocol says"},
        {"iterations", rule::whole(1, 10'000'000).some(), "instead of the protocol's",
         "as the protocol says"},
        {"cold_cache", rule::boolean().some(),
         "takes a cell's buffers out of the processor's caches before each sample, a single call",
-        "false"}}};
+        "false"},
+       {"skew", rule::whole(1, 1'000'000).some(),
+        "of allgatherv and alltoallv: how often the largest part holds the smallest",
+        "as many as ranks"},
+       {"parts", rule::text().some(),
+        "instead: a share for each rank, \"1:0:3\"; of alltoallv what each sends to them, or a row "
+        "for each, \"0:1/1:0\"",
+        "as skew says"},
+       {"late", rule::text_like(kDurationPattern, "a duration such as \"100us\"").some(),
+        "each rank enters a call by a drawn share of it late; its time begins as it enters", "0"}}};
   keys.hints = work_hints();
   const auto types = type_hints();
   keys.hints.insert(keys.hints.end(), types.begin(), types.end());

@@ -79,10 +79,10 @@ bool finite_and_positive(const std::vector<double>& samples) {
 }
 
 /// Whether each rank ends up with data that it can compare. With a server some only send, and
-/// trainers compare among each other.
-bool every_rank_receives(const RunConfig& config, Collective collective) {
-  return config.architecture == Architecture::ring && collective != Collective::reduce &&
-         collective != Collective::training;
+/// trainers compare among each other; a list of parts may leave a rank nothing.
+bool every_rank_receives(const RunConfig& config, const WorkCell& cell) {
+  return config.architecture == Architecture::ring && cell.collective != Collective::reduce &&
+         cell.collective != Collective::training && !cell.knobs.contains("parts");
 }
 
 /// "" or why the cell is no verified result. At least one rank has compared something of every
@@ -90,12 +90,14 @@ bool every_rank_receives(const RunConfig& config, Collective collective) {
 /// @param checked elements that each rank has compared
 std::string why_not_verified(const RunConfig& config, const WorkCell& cell,
                              const std::map<int, std::uint64_t>& checked) {
-  if (!config.protocol.verify) return "";
+  const bool moves_nothing =
+      cell.size.count() == 0 && facts_of(cell.collective).size != SizeRule::nothing;
+  if (!config.protocol.verify || moves_nothing) return "";
   std::vector<std::string> idle;
   for (const auto& [rank, count] : checked)
     if (count == 0) idle.push_back(std::to_string(rank));
   const bool all_idle = idle.size() == checked.size();
-  if (idle.empty() || (!all_idle && !every_rank_receives(config, cell.collective))) return "";
+  if (idle.empty() || (!all_idle && !every_rank_receives(config, cell))) return "";
   const std::string who = all_idle ? "no rank compared an element"
                                    : "rank " + join(idle, ", ") + " compared no element";
   return who + ", although protocol.verify is on";

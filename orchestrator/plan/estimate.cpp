@@ -66,7 +66,8 @@ double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool brid
   const double bytes = static_cast<double>(cell.size.count());
   const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +
                       bytes / (bridge ? kBridgeBytesPerUs : kSharedBytesPerUs) * (group.ranks - 1);
-  const double sample = std::max(call, protocol.batch_target.count());
+  const double sample =
+      std::max(call, protocol.batch_target.count()) + work_settings_of(cell.knobs).late.count();
   const double warm_up = std::min(sample * protocol.warmup, std::max(sample, cap_us / 2));
   const double timed =
       std::min(sample * protocol.iterations, std::max(cap_us, sample * protocol.min_iterations));

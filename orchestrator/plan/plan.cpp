@@ -41,18 +41,14 @@ constexpr std::size_t kMostPoints = 20'000'000;
 
 constexpr double kLeastProcessBytes = 4 << 20;  // a worker and its library, before any buffer
 
-bool splits_over_ranks(Collective collective) {
-  return collective == Collective::allgather || collective == Collective::reduce_scatter ||
-         collective == Collective::gather || collective == Collective::alltoall;
-}
-
 std::uint64_t parts_of(Collective collective, int ranks) {
-  return splits_over_ranks(collective) ? static_cast<std::uint64_t>(ranks) : 1;
+  return facts_of(collective).size == SizeRule::parts ? static_cast<std::uint64_t>(ranks) : 1;
 }
 
 /// The size that is measured: as nccl-tests has it, every rank's part is of whole elements. Where
 /// nothing would be left it stays as asked for, and is impossible.
 Bytes size_for_ranks(const WorkCell& cell, int ranks) {
+  if (facts_of(cell.collective).size == SizeRule::nothing) return Bytes(0);
   const auto parts = parts_of(cell.collective, ranks);
   const auto unit = parts * element_bytes(cell.datatype);
   const auto whole = cell.size.count() / unit * unit;
@@ -133,6 +129,21 @@ std::string why_no_algorithm(const PlannedGroup& group, const WorkCell& cell,
       name_of(group.backend));
 }
 
+/// Why parts that differ would be empty; "" = they are not.
+std::string too_few_elements(const PlannedGroup& group, const WorkCell& cell) {
+  if (facts_of(cell.collective).size != SizeRule::uneven || cell.size.count() == 0) return "";
+  try {
+    const auto settings = work_settings_of(settings_of(cell.knobs, SettingScope::call));
+    const auto shares = least_elements(settings, group.ranks);
+    if (cell.size.count() / element_bytes(cell.datatype) >= shares) return "";
+    return fmt::format("{} over {} ranks has {} shares, {} are fewer {} elements",
+                       name_of(cell.collective), group.ranks, shares, format_bytes(cell.size),
+                       name_of(cell.datatype));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
                            const Capabilities& can) {
   if (const auto reason = can.environment_reasons.find(group.environment);
@@ -161,6 +172,11 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return "a parameter server and a worker need 2 ranks, the cell has 1";
   if (group.ranks < 2 && cell.collective == Collective::sendrecv)
     return "sendrecv needs 2 ranks, the cell has 1";
+  if (cell.size.count() == 0 &&
+      (is_own_algorithm(cell.algorithm) || !has_library_call(cell.collective)))
+    return fmt::format(
+        "size = 0: a call of nothing is a library's, and {} is our own",
+        has_library_call(cell.collective) ? cell.algorithm : name_of(cell.collective));
   if (is_own_algorithm(cell.algorithm) && !has_own_algorithm(cell.algorithm, cell.collective))
     return fmt::format(
         "{} is written for {}, not for {}", cell.algorithm,
@@ -175,11 +191,7 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return fmt::format("{} do not split into {} equal part{} of whole {} elements",
                        format_bytes(cell.size), parts, parts == 1 ? "" : "s",
                        name_of(cell.datatype));
-  if (cell.collective == Collective::alltoallv &&
-      cell.size.count() / element_bytes(cell.datatype) < shares_of_alltoallv(group.ranks))
-    return fmt::format("alltoallv over {} ranks has {} shares, {} are fewer {} elements",
-                       group.ranks, shares_of_alltoallv(group.ranks), format_bytes(cell.size),
-                       name_of(cell.datatype));
+  if (auto reason = too_few_elements(group, cell); !reason.empty()) return reason;
   // Every rank on this machine has a process, an input, an output and the expected result.
   const double needed = static_cast<double>(group.ranks) *
                         (kLeastProcessBytes + 3.0 * static_cast<double>(cell.size.count()));

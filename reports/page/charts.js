@@ -185,11 +185,14 @@
   Report.lineChart = spec => {
     spec.x = spec.x || { tick: format.size };
     for (const s of spec.series) s.points.sort((a, b) => a.x - b.x);
-    const xs = [...new Set(spec.series.flatMap(s => s.points.map(p => p.x)))].filter(x => spec.x.linear || x > 0).sort((a, b) => a - b);
+    const calls = spec.series.some(s => s.points.length);
+    // A call of nothing has no place on a logarithmic axis.
+    if (!spec.x.linear) for (const s of spec.series) s.points = s.points.filter(p => p.x > 0);
+    const xs = [...new Set(spec.series.flatMap(s => s.points.map(p => p.x)))].sort((a, b) => a - b);
     const host = el("div", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "chart",
       "aria-label": `${spec.title}. ${spec.series.map(s => s.label).join(", ")}. Arrow keys read the points; the table below has all figures.` });
     const figure = el("figure", { class: "panel" }, spec.caption ? el("figcaption", {}, spec.caption) : null, host);
-    if (!xs.length) { host.append("nothing measured"); return figure; }
+    if (!xs.length) { host.append(calls ? "Calls of nothing, which have no size: see the table." : "nothing measured"); return figure; }
     const chart = { spec, u: null, hover: false, tip: null };
     const column = (s, key) => { const by = new Map(s.points.map(p => [p.x, p[key] ?? null])); return xs.map(x => by.get(x) ?? null); };
     const data = [xs, ...spec.series.map(s => column(s, "value")), ...spec.series.flatMap(s => [column(s, "low"), column(s, "high")])];

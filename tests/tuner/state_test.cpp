@@ -187,6 +187,14 @@ TEST_CASE("a call's key says what is called, by how many, and whether servers su
   CHECK(encoded[column_of("nominal_size")] == 12.0F / 16 - 1);
   CHECK(encoded[column_of("group_size")] == 2.0F / 8);
   CHECK(encoded[column_of("ranks_total")] == 4.0F / 8);
+  // Collectives that trained policies do not know are one that they do.
+  for (const auto& entry : NameTable<Collective>::entries) {
+    TaskKey other = key;
+    other.collective = entry.value;
+    State seen;
+    set_task(seen, other, Bytes{4096}, Bytes{4096});
+    CHECK(encode(seen).segment(column_of("collective"), 12).sum() == 1.0F);
+  }
   State alone;
   TaskKey sum = key;
   sum.collective = Collective::allreduce;

@@ -9,6 +9,7 @@
 
 #include "tests/workers/world.hpp"
 #include "workers/clock.hpp"
+#include "workers/measure/barrier_check.hpp"
 
 using namespace dynamiccl;
 using dynamiccl::testing::world;
@@ -133,6 +134,50 @@ TEST_CASE("alltoallv sends each pair of ranks its own number of elements", "[c-2
     for (int other = 0; other < rank(); ++other) before += 10 * peer + other + 1;
     for (int i = 0; i < 10 * peer + rank() + 1; ++i) CHECK(out[next++] == peer * 1000 + before + i);
   }
+}
+
+TEST_CASE("scatter gives each rank its part of the root's values, whichever rank it is") {
+  for (int root = 0; root < ranks(); ++root) {
+    const auto in = own_values(kCount * static_cast<std::size_t>(ranks()));
+    std::vector<std::int32_t> out(kCount, -1);
+    world().choose(shape_of(Collective::scatter, kCount));
+    world().scatter(rank() == root ? in.data() : nullptr, out.data(), kCount, DataType::int32,
+                    root);
+    for (std::size_t i = 0; i < kCount; ++i)
+      CHECK(out[i] ==
+            root * 1000 + static_cast<std::int32_t>(static_cast<std::size_t>(rank()) * kCount + i));
+  }
+}
+
+TEST_CASE("allgatherv keeps rank order and each rank's own number of elements", "[c-23]") {
+  PairCounts counts;
+  std::vector<std::int32_t> expected;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    // The second rank gives nothing.
+    const int given = peer == 1 ? 0 : 3 * peer + 2;
+    counts.receive_at.push_back(static_cast<int>(expected.size()));
+    counts.receive.push_back(given);
+    for (int i = 0; i < given; ++i) expected.push_back(peer * 1000 + i);
+  }
+  const auto own = static_cast<std::size_t>(rank());
+  const auto in = own_values(static_cast<std::size_t>(counts.receive[own]));
+  std::vector<std::int32_t> out(expected.size(), -1);
+  world().choose(shape_of(Collective::allgatherv, expected.size()));
+  world().allgatherv(in.data(), out.data(), counts, DataType::int32);
+  CHECK(out == expected);
+  std::vector<std::int32_t> both(expected.size(), -1);
+  auto* place = both.data() + counts.receive_at[own];
+  std::copy(in.begin(), in.end(), place);
+  world().allgatherv(place, both.data(), counts, DataType::int32);
+  CHECK(both == expected);
+}
+
+TEST_CASE("nobody leaves the library's barrier before all have come") {
+  world().choose(shape_of(Collective::barrier, 0));
+  const auto verdict = check_barrier(world());
+  CHECK(verdict.checked == static_cast<std::uint64_t>(ranks()));
+  INFO(verdict.first_wrong);
+  CHECK(verdict.wrong == 0);
 }
 
 TEST_CASE("reduce_scatter gives each rank its part of the sum, where the library has it") {

@@ -39,6 +39,13 @@ TEST_CASE("a cell's size means what nccl-tests means by it", "[a-20]") {
       {Collective::alltoall, ring(4, 1), 4096, 256, 1024, 1024, 4096, 3072},
       // Shares of 102, 204, 307 and 411 elements; its own is the first.
       {Collective::alltoallv, ring(4, 1), 4096, 1024, 1024, 1024, 4096, 4096 - 408},
+      {Collective::allgatherv, ring(4, 1), 4096, 1024, 204, 1024, 4096, 4096 - 816},
+      {Collective::scatter, ring(4, 0), 4096, 256, 1024, 256, 4096, 0},
+      {Collective::scatter, ring(4, 1), 4096, 256, 0, 256, 4096, 1024},
+      {Collective::scatter, ps(4, 2, 2), 4096, 256, 1024, 256, 4096, 0},
+      {Collective::barrier, ring(4, 1), 4096, 0, 0, 0, 0, 0},
+      {Collective::allreduce, ring(4, 1), 0, 0, 0, 0, 0, 0},
+      {Collective::alltoallv, ring(4, 1), 0, 0, 0, 0, 0, 0},
       {Collective::sendrecv, ring(4, 1), 4096, 1024, 1024, 1024, 4096, 4096},
       {Collective::reduce, ring(4, 0), 4096, 1024, 1024, 1024, 4096, 0},
       {Collective::reduce, ring(4, 1), 4096, 1024, 1024, 0, 4096, 4096},
@@ -96,7 +103,7 @@ TEST_CASE("the last receiver has an output") {
         const Layout last =
             layout_of(cell_of(entry.value, 4000), {architecture, 3, any.last_receiver, server});
         INFO(entry.name << " server " << server);
-        CHECK(last.out_elements > 0);
+        CHECK((last.out_elements > 0) == (facts_of(entry.value).size != SizeRule::nothing));
         CHECK(last.last_receiver == any.last_receiver);
       }
     }
@@ -111,6 +118,26 @@ TEST_CASE("a cell without a meaning here says why") {
              ContainsSubstring("8 B is less than one float32 for each of 4 parts (16 B)"));
   CHECK_THAT(reason(cell_of(Collective::alltoallv, 36), ring(4, 0)),
              ContainsSubstring("36 B is less than one float32 for each of 10 parts (40 B)"));
+  WorkCell listed = cell_of(Collective::alltoallv, 64);
+  const auto with = [&](std::map<std::string, std::string> knobs) {
+    listed.knobs = std::move(knobs);
+    return reason(listed, ring(2, 0));
+  };
+  CHECK(with({{"parts", "0:3"}}).empty());
+  CHECK(with({{"parts", "0:3/1:1"}}).empty());
+  CHECK_THAT(with({{"parts", "1:2:3"}}), ContainsSubstring("3 shares in a row, for 2 ranks"));
+  CHECK_THAT(with({{"parts", "1:1/1:1/1:1"}}), ContainsSubstring("3 rows, for 2 ranks"));
+  CHECK_THAT(with({{"parts", "0:0"}}), ContainsSubstring("a row of zeros"));
+  CHECK_THAT(with({{"parts", "1:-1"}}), ContainsSubstring("a share of parts is \"-1\""));
+  CHECK_THAT(with({{"parts", "1:1"}, {"skew", "2"}}), ContainsSubstring("give one of them"));
+  CHECK_THAT(with({{"late", "3s"}}), ContainsSubstring("at most 1.00 s"));
+  listed = cell_of(Collective::alltoallv, std::uint64_t{5} << 30);
+  CHECK_THAT(with({{"parts", "1:1"}}), ContainsSubstring("at most 1073741823 here"));
+  listed = cell_of(Collective::allgatherv, 64);
+  CHECK_THAT(with({{"parts", "1:1/1:1"}}), ContainsSubstring("allgatherv takes one"));
+  listed = cell_of(Collective::allgather, 64);
+  CHECK_THAT(with({{"skew", "2"}}), ContainsSubstring("the parts of allgather are alike"));
+  CHECK_THAT(with({{"root", "1"}}), ContainsSubstring("broadcast, reduce and scatter have"));
   CHECK_THAT(reason(cell_of(Collective::allreduce, 4, DataType::float64), ring(2, 0)),
              ContainsSubstring("less than one float64"));
   CHECK_THAT(reason(cell_of(Collective::push, 64), ring(2, 0)),

@@ -112,6 +112,15 @@ constexpr std::array kFurther{
     AlgorithmRow{openmpi, reduce, "knomial"},
     AlgorithmRow{openmpi, alltoallv, "basic_linear"},
     AlgorithmRow{openmpi, alltoallv, "pairwise"},
+    AlgorithmRow{openmpi, scatter, "basic_linear"},
+    AlgorithmRow{openmpi, scatter, "binomial"},
+    AlgorithmRow{openmpi, scatter, "linear_nb"},
+    AlgorithmRow{openmpi, barrier, "linear"},
+    AlgorithmRow{openmpi, barrier, "double_ring"},
+    AlgorithmRow{openmpi, barrier, "recursive_doubling"},
+    AlgorithmRow{openmpi, barrier, "bruck"},
+    AlgorithmRow{openmpi, barrier, "two_proc"},
+    AlgorithmRow{openmpi, barrier, "tree"},
     AlgorithmRow{mpich, alltoall, "pairwise_sendrecv_replace"},
     AlgorithmRow{mpich, alltoallv, "nb"},
     AlgorithmRow{mpich, alltoallv, "scattered"},
@@ -168,10 +177,7 @@ bool has_own_algorithm(std::string_view algorithm, Collective collective) {
          std::find(names.begin(), names.end(), algorithm) != names.end();
 }
 
-bool has_library_call(Collective collective) {
-  return collective != sendrecv && collective != push && collective != pull &&
-         collective != push_pull;
-}
+bool has_library_call(Collective collective) { return facts_of(collective).library; }
 
 std::vector<std::string> offered_algorithms(Backend backend, Collective collective) {
   const Backend library = backend_facts(backend).library;

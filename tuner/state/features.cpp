@@ -41,6 +41,14 @@ void category(const State& state, float* out) {
   for (const auto& entry : NameTable<Enum>::entries) *out++ = value == entry.value ? 1.0F : 0.0F;
 }
 
+/// Those that came later count as one of them (set_task()): trained policies keep their inputs.
+constexpr int kCollectiveInputs = static_cast<int>(Collective::alltoallv);
+void collective_input(const State& state, float* out) {
+  std::fill_n(out, kCollectiveInputs, 0.0F);
+  const int input = state.collective ? static_cast<int>(*state.collective) : kCollectiveInputs;
+  if (input < kCollectiveInputs) out[input] = 1.0F;
+}
+
 template <auto Member, double (*Scale)(double)>
 void numeric(const State& state, float* out) {
   const auto& value = state.*Member;
@@ -145,9 +153,7 @@ constexpr std::array kTable{
     Feature{"pipeline_template", boolean, "", fixed, 5, 1, flag<&State::pipeline_template>},
     Feature{"pipeline_stage", number, "count/10", fixed, 5, 2, numeric<&State::stage, tenth>},
     // Call.
-    // alltoallv, the last one, counts as alltoall.
-    Feature{"collective", categorical, "", per_call, 0, count_of<Collective> - 1,
-            category<&State::collective>},
+    Feature{"collective", categorical, "", per_call, 0, kCollectiveInputs, collective_input},
     Feature{"nominal_size", number, "log2(bytes)/16-1", per_call, 2, 2,
             numeric<&State::nominal_size, log2_of_size>},
     Feature{"effective_size", number, "log2(bytes)/16-1", per_call, 0, 2,

@@ -118,6 +118,14 @@ namespace {
 
 /// What one node means: all pairs of ranks share the tier that is known, and one site is no
 /// federation.
+/// One network input for what sends the same messages.
+Collective counted_as(Collective collective) {
+  if (collective == Collective::alltoallv) return Collective::alltoall;
+  if (collective == Collective::allgatherv) return Collective::allgather;
+  if (collective == Collective::scatter) return Collective::gather;
+  return collective == Collective::barrier ? Collective::allreduce : collective;
+}
+
 /// @param gpus of all ranks
 void set_placement(State& state, int gpus) {
   state.gpus_total = gpus;
@@ -133,9 +141,7 @@ void set_placement(State& state, int gpus) {
 }  // namespace
 
 void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective) {
-  // One network input for both.
-  state.collective =
-      key.collective == Collective::alltoallv ? Collective::alltoall : key.collective;
+  state.collective = counted_as(key.collective);
   state.nominal_size = nominal;
   state.effective_size = effective;
   state.group_size = key.group_size;

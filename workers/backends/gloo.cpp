@@ -1,9 +1,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gloo/allgather.h>
+#include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
 #include <gloo/alltoallv.h>
+#include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
 #include <gloo/gather.h>
@@ -12,6 +14,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/prefix_store.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 #include <unistd.h>
 
@@ -196,6 +199,9 @@ class GlooCommunicator final : public Communicator {
   void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
   void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
   void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) override;
+  void allgatherv(const void* in, void* out, const PairCounts& counts, DataType type) override;
+  void scatter(const void* in, void* out, std::size_t count, DataType type, int root) override;
+  void library_barrier() override;
 
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
@@ -267,6 +273,9 @@ std::vector<std::string> GlooCommunicator::algorithms(Collective collective) con
     case Collective::gather:
     case Collective::alltoall:
     case Collective::alltoallv:
+    case Collective::allgatherv:
+    case Collective::scatter:
+    case Collective::barrier:
       return {"library"};
     default:
       return {};  // reduce_scatter is only a legacy class that overwrites its input
@@ -274,8 +283,12 @@ std::vector<std::string> GlooCommunicator::algorithms(Collective collective) con
 }
 
 std::optional<std::string> GlooCommunicator::unsupported(const CallShape& shape) const {
-  if (shape.in_place && shape.collective == Collective::alltoall)
-    return "Gloo has no in-place alltoall";
+  if (shape.in_place &&
+      (shape.collective == Collective::alltoall || shape.collective == Collective::scatter))
+    return fmt::format("Gloo has no in-place {}", name_of(shape.collective));
+  // Its rings divide by the elements of a part, and end the process.
+  if (shape.count == 0 && facts_of(shape.collective).size != SizeRule::nothing)
+    return fmt::format("size = 0: Gloo's {} takes one element at least", name_of(shape.collective));
   for (const auto& [name, value] : shape.knobs) {
     if (name != "max_segment_bytes" && name != "segment_bytes")
       return fmt::format("Gloo has no knob \"{}\"; known: max_segment_bytes", name);
@@ -296,10 +309,14 @@ std::string GlooCommunicator::choose(const CallShape& shape) {
       return allreduce_ == Algorithm::BCUBE ? "bcube" : "ring";
     case Collective::reduce:
     case Collective::allgather:
+    case Collective::allgatherv:
       return "ring";
     case Collective::broadcast:
       return "binomial";
+    case Collective::barrier:
+      return "dissemination";
     case Collective::gather:
+    case Collective::scatter:
       return "linear";
     case Collective::alltoall:
     case Collective::alltoallv:
@@ -404,6 +421,44 @@ void GlooCommunicator::alltoallv(const void* in, void* out, const PairCounts& co
       options.setOutput(as<T>(out), {counts.receive.begin(), counts.receive.end()});
     });
     gloo::alltoallv(options);
+  });
+}
+
+void GlooCommunicator::allgatherv(const void* in, void* out, const PairCounts& counts,
+                                  DataType type) {
+  guarded("gloo::allgatherv", [&] {
+    gloo::AllgathervOptions options(context_);
+    const auto own = static_cast<std::size_t>(rank());
+    const void* place = static_cast<std::byte*>(out) +
+                        static_cast<std::size_t>(counts.receive_at[own]) * element_bytes(type);
+    with_element(type, [&]<class T>(T) {
+      if (in != place) options.setInput(as<T>(in), static_cast<std::size_t>(counts.receive[own]));
+      options.setOutput(as<T>(out), {counts.receive.begin(), counts.receive.end()});
+    });
+    gloo::allgatherv(options);
+  });
+}
+
+void GlooCommunicator::scatter(const void* in, void* out, std::size_t count, DataType type,
+                               int root) {
+  guarded("gloo::scatter", [&] {
+    gloo::ScatterOptions options(context_);
+    with_element(type, [&]<class T>(T) {
+      std::vector<T*> parts;
+      for (int peer = 0; rank() == root && peer < size(); ++peer)
+        parts.push_back(as<T>(in) + static_cast<std::size_t>(peer) * count);
+      if (!parts.empty()) options.setInputs(parts, count);
+      options.setOutput(as<T>(out), count);
+    });
+    options.setRoot(root);
+    gloo::scatter(options);
+  });
+}
+
+void GlooCommunicator::library_barrier() {
+  guarded("gloo::barrier", [&] {
+    gloo::BarrierOptions options(context_);
+    gloo::barrier(options);
   });
 }
 

@@ -129,6 +129,9 @@ class MpiCommunicator : public Communicator {
   void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
   void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
   void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) override;
+  void allgatherv(const void* in, void* out, const PairCounts& counts, DataType type) override;
+  void scatter(const void* in, void* out, std::size_t count, DataType type, int root) override;
+  void library_barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
 
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
@@ -268,6 +271,28 @@ void MpiCommunicator::alltoallv(const void* in, void* out, const PairCounts& cou
   check(MPI_Alltoallv(in, counts.send.data(), counts.send_at.data(), element, out,
                       counts.receive.data(), counts.receive_at.data(), element, comm_),
         "MPI_Alltoallv");
+}
+
+void MpiCommunicator::allgatherv(const void* in, void* out, const PairCounts& counts,
+                                 DataType type) {
+  const MPI_Datatype element = MpiTypes::type(type);
+  const auto own = static_cast<std::size_t>(rank_);
+  const void* place = static_cast<std::byte*>(out) +
+                      static_cast<std::size_t>(counts.receive_at[own]) * element_bytes(type);
+  check(MPI_Allgatherv(in == place ? MPI_IN_PLACE : in, counts.receive[own], element, out,
+                       counts.receive.data(), counts.receive_at.data(), element, comm_),
+        "MPI_Allgatherv");
+}
+
+void MpiCommunicator::scatter(const void* in, void* out, std::size_t count, DataType type,
+                              int root) {
+  const int n = int_count(count);
+  const bool in_place =
+      rank_ == root && out == static_cast<const std::byte*>(in) +
+                                  static_cast<std::size_t>(rank_) * count * element_bytes(type);
+  check(MPI_Scatter(in, n, MpiTypes::type(type), in_place ? MPI_IN_PLACE : out, n,
+                    MpiTypes::type(type), root, comm_),
+        "MPI_Scatter");
 }
 
 /// Byte counts past the limit travel as blocks and a rest, in one message.

@@ -18,9 +18,12 @@ std::string variable_of(Collective collective) {
     case Collective::gather:
     case Collective::alltoall:
     case Collective::alltoallv:
+    case Collective::scatter:
+    case Collective::barrier:
       return fmt::format("coll_tuned_{}_algorithm", name_of(collective));
     case Collective::reduce_scatter:
       return "coll_tuned_reduce_scatter_block_algorithm";
+    // That of allgatherv is for reading alone (4.1.4): a launch sets it, by [knobs.openmpi.mca].
     default:
       return "";
   }

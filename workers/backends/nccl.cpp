@@ -141,6 +141,8 @@ std::optional<std::string> NcclCommunicator::unsupported(const CallShape& shape)
   if (!unusable_.empty()) return unusable_;
   if (server_apart() && !belongs_to(shape.collective, Architecture::ps))
     return "the server has no GPU, so that only the parameter server's operations reach it";
+  if (server_apart() && shape.collective == Collective::scatter)
+    return "a server without a GPU scatters nothing; nearest is broadcast";
   if (call_tuner_.loaded() && NcclCallTuner::is_per_call(shape))
     return call_tuner_.unsupported(shape);
   return nccl_unsupported(shape);
@@ -337,6 +339,18 @@ void NcclCommunicator::alltoallv(const void* in, void* out, const PairCounts& co
                      part(counts.receive, peer), nccl_type(type), peer, comm_, queue_->stream()),
           "ncclRecv");
   }
+  check(api_->group_end(), "ncclGroupEnd");
+}
+
+void NcclCommunicator::scatter(const void* in, void* out, std::size_t count, DataType type,
+                               int root) {
+  const std::size_t bytes = count * element_bytes(type);
+  check(api_->group_start(), "ncclGroupStart");
+  for (int peer = 0; rank() == root && peer < nccl_size_; ++peer)
+    check(api_->send(static_cast<const std::byte*>(in) + static_cast<std::size_t>(peer) * bytes,
+                     count, nccl_type(type), peer, comm_, queue_->stream()),
+          "ncclSend");
+  check(api_->recv(out, count, nccl_type(type), root, comm_, queue_->stream()), "ncclRecv");
   check(api_->group_end(), "ncclGroupEnd");
 }
 

@@ -47,6 +47,7 @@ class NcclCommunicator final : public Communicator {
   void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
   void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
   void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) override;
+  void scatter(const void* in, void* out, std::size_t count, DataType type, int root) override;
   void send_receive(const void* send, int to, void* receive, int from, std::size_t bytes) override;
 
   Request isend(const void* data, std::size_t bytes, int to, int tag) override {

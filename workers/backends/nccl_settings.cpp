@@ -56,6 +56,8 @@ std::string_view tuned_name(Collective collective) {
 }  // namespace
 
 std::vector<std::string> nccl_algorithms(Collective collective) {
+  // Those that its documentation builds of sends and receives are here, others are not.
+  if (collective == Collective::allgatherv || collective == Collective::barrier) return {};
   std::vector<std::string> names{"library"};
   if (tuned_name(collective).empty()) return names;
   // Of the tree algorithms only all-reduce has one on a single host.
@@ -81,8 +83,9 @@ std::optional<std::string> nccl_unsupported(const CallShape& shape) {
       return fmt::format("knob {} is \"{}\"; give a number from {} to {}", name, value, row->least,
                          row->most);
   }
-  if (shape.in_place && shape.collective == Collective::alltoall)
-    return "NCCL has no in-place alltoall";
+  if (shape.in_place &&
+      (shape.collective == Collective::alltoall || shape.collective == Collective::scatter))
+    return fmt::format("NCCL has no in-place {}", name_of(shape.collective));
   return std::nullopt;
 }
 

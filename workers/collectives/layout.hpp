@@ -26,19 +26,20 @@ struct Place {
 /// Collectives whose size counts all ranks' parts (allgather, reduce_scatter, gather, alltoall)
 /// give every rank the same number of elements, rounded down, as nccl-tests does; no v-variant is
 /// used, because that is another routine with other algorithms. `used_bytes` says what is left of
-/// the size asked for; less than one element per rank is unsupported. alltoallv is the v-variant
-/// asked for: its parts differ (share_of_distance) and use the whole size.
+/// the size asked for; less than one element per rank is unsupported, none at all (size 0) is a
+/// call of nothing. alltoallv and allgatherv are the v-variants asked for: their parts differ
+/// (uneven_parts()) and use the whole size.
 struct Layout {
   std::string unsupported;  ///< why the cell has no meaning here; empty when it has one
 
-  std::size_t count = 0;               ///< elements as the library's call counts them
-  std::size_t in_elements = 0;         ///< this rank's input; 0: none
-  std::size_t out_elements = 0;        ///< this rank's output; 0: none
-  std::size_t in_place_offset = 0;     ///< in place: the input starts here in the output, or
-  bool out_inside_in = false;          ///< the output starts there in the input (reduce_scatter)
-  bool one_buffer = false;             ///< broadcast: root's input and all outputs are one buffer
+  std::size_t count = 0;            ///< elements as the library's call counts them
+  std::size_t in_elements = 0;      ///< this rank's input; 0: none
+  std::size_t out_elements = 0;     ///< this rank's output; 0: none
+  std::size_t in_place_offset = 0;  ///< in place: the input starts here in the output, or
+  bool out_inside_in = false;  ///< the output starts there in the input (reduce_scatter, scatter)
+  bool one_buffer = false;     ///< broadcast: root's input and all outputs are one buffer
   std::vector<ExpectedPart> expected;  ///< what this rank's output must hold
-  PairCounts pairs;                    ///< alltoallv only
+  PairCounts pairs;                    ///< alltoallv and allgatherv only
 
   int root = 0;
   /// One rank alone sends or receives everything. Such calls are always timed one by one: in a

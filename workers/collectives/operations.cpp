@@ -45,6 +45,13 @@ void run_alltoall(const Call& c, PhaseTimes& /*times*/) {
 void run_alltoallv(const Call& c, PhaseTimes& /*times*/) {
   c.comm.alltoallv(c.in, c.out, c.layout.pairs, c.type);
 }
+void run_allgatherv(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.allgatherv(c.in, c.out, c.layout.pairs, c.type);
+}
+void run_scatter(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.scatter(c.in, c.out, c.layout.count, c.type, c.layout.root);
+}
+void run_barrier(const Call& c, PhaseTimes& /*times*/) { c.comm.library_barrier(); }
 void run_neighbour_exchange(const Call& c, PhaseTimes& /*times*/) {
   const int size = c.comm.size();
   const int rank = c.comm.rank();
@@ -62,6 +69,9 @@ constexpr std::array kRows{
     OperationRow{Collective::gather, "", TimeKind::collective, run_gather, no_scratch},
     OperationRow{Collective::alltoall, "", TimeKind::collective, run_alltoall, no_scratch},
     OperationRow{Collective::alltoallv, "", TimeKind::collective, run_alltoallv, no_scratch},
+    OperationRow{Collective::allgatherv, "", TimeKind::collective, run_allgatherv, no_scratch},
+    OperationRow{Collective::scatter, "", TimeKind::collective, run_scatter, no_scratch},
+    OperationRow{Collective::barrier, "", TimeKind::collective, run_barrier, no_scratch},
     OperationRow{Collective::sendrecv, "send_recv", TimeKind::point_to_point,
                  run_neighbour_exchange, no_scratch},
     OperationRow{Collective::push, "send_recv", TimeKind::point_to_point, run_push, push_scratch,

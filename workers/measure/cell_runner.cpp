@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
+#include "core/vocabulary/splitmix64.hpp"
 #include "workers/clock.hpp"
 #include "workers/collectives/two_level.hpp"
+#include "workers/measure/barrier_check.hpp"
 #include "workers/measure/fault.hpp"
 #include "workers/measure/memory_watch.hpp"
 
@@ -57,6 +60,12 @@ constexpr bool kEmptiesCaches = true;
 #else
 constexpr bool kEmptiesCaches = false;
 #endif
+
+/// From 0 to below 1, even.
+double drawn_share(std::uint64_t key, std::uint64_t rank, std::uint64_t call) {
+  const std::uint64_t bits = splitmix64_of(splitmix64_of(key + rank) + call);
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
 
 /// Takes a buffer's lines out of all caches.
 void empty_caches(const std::byte* data, std::size_t bytes) {
@@ -135,6 +144,11 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
       return fmt::format("the library has no {}", name_of(cell.collective));
   }
   const bool library_runs = work.operation != nullptr && work.operation->own_algorithm.empty();
+  if (!library_runs && work.layout.used_bytes == 0)
+    return fmt::format(
+        "size = 0: {} is our own {}, which moves something; a library's call of "
+        "nothing is what it takes to say so",
+        name_of(cell.collective), cell.algorithm);
   if (!library_runs && work.settings.op != ReduceOp::sum)
     return fmt::format("the library has no {} here, and our own sums", name_of(cell.collective));
   if (work.operation == nullptr || (library_runs && std::find(offered.begin(), offered.end(),
@@ -181,12 +195,18 @@ void CellRunner::prepare(const Work& work) {
 }
 
 void CellRunner::check(Work& work, CellRecord& record) {
+  if (facts_of(work.cell.collective).size == SizeRule::nothing)
+    return judge(check_barrier(comm_), record);
   if (kFlipsByte && comm_.rank() == work.layout.last_receiver && work.layout.out_elements > 0) {
     memory_.flip(work.memory,
                  work.data.out + work.layout.out_elements * element_bytes(work.cell.datatype) / 2);
   }
   const DataVerdict verdict =
       memory_.verify(work.memory, work.source, work.data.out, work.layout.expected);
+  judge(verdict, record);
+}
+
+void CellRunner::judge(const DataVerdict& verdict, CellRecord& record) const {
   record.checked += verdict.checked;
   record.wrong += verdict.wrong;
   if (verdict.wrong == 0 || record.status == CellStatus::failed) return;
@@ -249,6 +269,15 @@ void CellRunner::capture(const Work& work, int batch) {
   captured_batch_ = batch;
 }
 
+/// By a share of its own in each sample, which a launch's seed decides.
+void CellRunner::come_late(const Work& work) const {
+  const double until_us =
+      now_us() + work.settings.late.count() * drawn_share(work.source.key(),
+                                                          static_cast<std::uint64_t>(comm_.rank()),
+                                                          calls_);
+  while (now_us() < until_us) std::this_thread::yield();
+}
+
 double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   GpuTimer* queue = comm_.queue();
   DYN_ASSERT(!work.graph || queue != nullptr, "graphs belong to a queue");
@@ -264,6 +293,7 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   }
   const double waited_before_us = wait_.read_us();
   comm_.synchronise();
+  if (work.settings.late.count() > 0) come_late(work);
   const double start_us = now_us();
   if (queue != nullptr) queue->mark_start();
   if (work.graph) {
@@ -307,7 +337,7 @@ int CellRunner::warm_up(const Work& work, SampleArrays& samples) {
   const double start_us = now_us();
   // Launches that are compared count the same calls as one sample.
   const bool settled = work.cell.batch > 0;
-  int batch = work.settings.cold_cache ? 1 : std::max(work.cell.batch, 1);
+  int batch = work.settings.is_batched() ? std::max(work.cell.batch, 1) : 1;
   reserve(samples, protocol.warmup);
   for (int i = 0; i < protocol.warmup; ++i) {
     const double call_us = sample(work, batch, samples);

@@ -25,6 +25,10 @@ namespace dynamiccl {
 /// warm-up that alone takes half of that cap ends early. Samples hold no allocation, output or
 /// verification.
 ///
+/// Where WorkSettings::late says so, a rank waits after that barrier for a share of its own of that
+/// time, and its sample begins with its entering: the longest of the ranks' times holds the wait
+/// for the last to come, the shortest (Protocol::rank_aggregation) is about the last one's own.
+///
 /// On libraries that queue their work on a GPU a sample ends when the GPU is done; the GPU's own
 /// time between its first and last call is kept next to it (SampleArrays::device_us). The knob
 /// `graph` records a sample's calls as a CUDA graph once and replays it.
@@ -63,6 +67,8 @@ class CellRunner {
   void place_buffers(Work& work) const;
   void prepare(const Work& work);
   void check(Work& work, CellRecord& record);
+  void judge(const DataVerdict& verdict, CellRecord& record) const;
+  void come_late(const Work& work) const;
   void staged_call(const Work& work, const Call& call, PhaseTimes& times, double& collective_us);
   /// The calls of one sample, the last one on the checked data.
   void make_calls(const Work& work, int count, PhaseTimes& times, double& collective_us);

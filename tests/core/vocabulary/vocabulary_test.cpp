@@ -6,6 +6,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <set>
 
+#include "core/wire/work_settings.hpp"
+
 using namespace dynamiccl;
 
 namespace {
@@ -43,6 +45,8 @@ TEST_CASE("bus bandwidth factors are those of nccl-tests", "[A-20]") {
   CHECK(bus_bandwidth_factor(Collective::allreduce, 4) == Catch::Approx(1.5));
   CHECK(bus_bandwidth_factor(Collective::allgather, 4) == Catch::Approx(0.75));
   CHECK(bus_bandwidth_factor(Collective::alltoallv, 4) == Catch::Approx(0.9));
+  CHECK(bus_bandwidth_factor(Collective::allgatherv, 4) == Catch::Approx(0.75));
+  CHECK(bus_bandwidth_factor(Collective::scatter, 4) == Catch::Approx(0.75));
   CHECK(bus_bandwidth_factor(Collective::broadcast, 4) == Catch::Approx(1.0));
   CHECK(bus_bandwidth_factor(Collective::allreduce, 1) == Catch::Approx(0.0));
 }
@@ -54,4 +58,43 @@ TEST_CASE("push, pull and gather need a server; allreduce has none", "[A-47]") {
   CHECK_FALSE(belongs_to(Collective::allreduce, Architecture::ps));
   CHECK(belongs_to(Collective::broadcast, Architecture::ps));
   CHECK(belongs_to(Collective::broadcast, Architecture::ring));
+  CHECK(belongs_to(Collective::scatter, Architecture::ps));
+  CHECK(belongs_to(Collective::barrier, Architecture::ring));
+  for (const auto& entry : NameTable<Collective>::entries)
+    CHECK(facts_of(entry.value).collective == entry.value);
+}
+
+TEST_CASE("parts that differ are those of a skew or a list, and hold everything", "[C-23]") {
+  const auto parts = [](const std::map<std::string, std::string>& settings, Collective collective,
+                        std::uint64_t elements, int ranks, int rank) {
+    return uneven_parts(work_settings_of(settings), collective, elements, ranks, rank);
+  };
+  using Parts = std::vector<std::uint64_t>;
+  // Usually 1, 2, ... ranks shares; the last one takes what is left.
+  CHECK(parts({}, Collective::allgatherv, 1024, 4, 2) == Parts{102, 204, 307, 411});
+  // Of alltoallv by how far the receiver stands behind.
+  CHECK(parts({}, Collective::alltoallv, 1024, 4, 0) == Parts{102, 204, 307, 411});
+  CHECK(parts({}, Collective::alltoallv, 1024, 4, 1) == Parts{411, 102, 204, 307});
+  CHECK(parts({{"skew", "1"}}, Collective::alltoallv, 1024, 4, 3) == Parts{256, 256, 256, 256});
+  CHECK(parts({{"skew", "7"}}, Collective::allgatherv, 1600, 4, 0) == Parts{100, 300, 500, 700});
+  CHECK(parts({{"parts", "1:0:3:0"}}, Collective::allgatherv, 10, 4, 0) == Parts{2, 0, 8, 0});
+  CHECK(parts({{"parts", "0:1/1:0"}}, Collective::alltoallv, 9, 2, 1) == Parts{9, 0});
+  CHECK(parts({{"skew", "5"}}, Collective::allgatherv, 7, 1, 0) == Parts{7});
+  CHECK(least_elements(work_settings_of({}), 4) == 10);
+  CHECK(least_elements(work_settings_of({{"skew", "1"}}), 4) == 4);
+  CHECK(least_elements(work_settings_of({{"parts", "1:99"}}), 2) == 1);
+}
+
+TEST_CASE("the bus bandwidth of an all-to-all is that of its parts") {
+  const auto factor = [](Collective collective, const char* knobs) {
+    return bus_factor_of(collective, 4, knobs);
+  };
+  CHECK(factor(Collective::alltoallv, "{}") == Catch::Approx(0.9));
+  CHECK(factor(Collective::alltoallv, R"({"skew":"1"})") == Catch::Approx(0.75).epsilon(1e-6));
+  CHECK(factor(Collective::alltoallv, R"({"parts":"1:0:0:0"})") == Catch::Approx(0.75));
+  CHECK(factor(Collective::alltoallv, R"({"parts":"0:1:0:0/0:0:1:0/0:0:0:1/1:0:0:0"})") ==
+        Catch::Approx(1.0));
+  // Of every list a rank lacks all parts but its own.
+  CHECK(factor(Collective::allgatherv, R"({"parts":"1:0:0:0"})") == Catch::Approx(0.75));
+  CHECK(factor(Collective::alltoallv, R"({"parts":"nonsense"})") == Catch::Approx(0.9));
 }

@@ -79,8 +79,8 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
           "demo.toml:6:9: axes.ranks: expected a whole number 1..1048576, found the number 0\n"
           "demo.toml:7:1: [work] needs the key collective: what is called\n"
           "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
-          "backend, cold_cache, collective, datatype, in_place, iterations, op, root, size, "
-          "warmup. "
+          "backend, cold_cache, collective, datatype, in_place, iterations, late, op, parts, "
+          "root, size, skew, warmup. "
           "Did you mean \"collective\"?");
 }
 
@@ -131,11 +131,14 @@ TEST_CASE("what no key can say is refused with what is nearest to it") {
         {"user = \"1000\"", "unknown sharing \"1000\"; \"user\" says whose user namespace"}})
     said(mine + line + "\n", nearest);
   for (const auto& [work, nearest] :
-       {std::pair{"collective = \"scatter\"\nsize = 4", "nearest is gather"},
-        {"collective = \"barrier\"\nsize = 4", "allreduce of one element"},
+       {std::pair{"collective = \"scatterv\"\nsize = 4", "nearest are scatter"},
+        {"collective = \"gatherv\"\nsize = 4", "and allgatherv"},
         {"collective = \"reduce_scatter_block\"\nsize = 4", "reduce_scatter is it"},
         {"collective = \"allreduce\"\ndatatype = \"float8_e4m3\"\nsize = 4", "float16"},
-        {"collective = \"allreduce\"\nsize = \"0B\"", "a size above 0"},
+        {"collective = \"allreduce\"\nsize = {from = 0, to = 4}", "a size above 0"},
+        {"collective = \"alltoallv\"\nsize = 4\nparts = \"a:b\"", "a share of parts is \"a\""},
+        {"collective = \"alltoallv\"\nsize = 4\nmatrix = [[0, 1], [1, 0]]", "parts = \"1:0:3\""},
+        {"collective = \"allreduce\"\nsize = 4\nlate = \"soon\"", "a duration such as \"100us\""},
         {"collective = \"allreduce\"\nsize = {from = 4, to = 64, step = 4, factor = 2}",
          "not by both"},
         {"collective = \"allreduce\"\nsize = {from = 4, to = \"1GiB\", step = 4}", "10000 sizes"}})
@@ -153,6 +156,16 @@ TEST_CASE("a work's calls are settings of its cells, and what is usual is none")
   CHECK(calls[2].values == std::vector<std::string>{"200"});
   CHECK(calls[3].values == std::vector<std::string>{"default", "1"});
   CHECK(parsed(kGood).work.back().calls.empty());
+  const auto uneven = parsed(kGood +
+                             "[[work]]\ncollective = [\"alltoallv\", \"barrier\"]\n"
+                             "size = [0, \"0B\", \"1KiB\"]\nskew = [1, 4]\nparts = \"1:3\"\n"
+                             "late = [\"0s\", \"100us\"]\n")
+                          .work.back();
+  CHECK(uneven.sizes == std::vector{Bytes(0), Bytes(0), Bytes(1024)});
+  REQUIRE(uneven.calls.size() == 3);
+  CHECK(uneven.calls[0].values == std::vector<std::string>{"1", "4"});
+  CHECK(uneven.calls[1].values == std::vector<std::string>{"1:3"});
+  CHECK(uneven.calls[2].values == std::vector<std::string>{"default", "100us"});
 }
 
 TEST_CASE("mistakes come in the order of the file, those of --set behind them") {

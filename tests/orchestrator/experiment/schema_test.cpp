@@ -184,11 +184,14 @@ TEST_CASE("schema and program take the same sizes") {
   for (const char* size : {"65536", "{from = \"4B\", to = \"1.5KiB\", factor = 3}", "[1, \"2K\"]"})
     both_take(with_size(size));
   for (const char* size :
-       {"0", "0B", "0.0KiB", "3.7", "1.5B", "1.0001KiB", "1e3", "1e3K", ".5K", "1.K", "-4", "+4",
+       {"0KiB", "00", "0.0KiB", "3.7", "1.5B", "1.0001KiB", "1e3", "1e3K", ".5K", "1.K", "-4", "+4",
         "1TiB", "1kB", " 1KiB", "1KiB ", "", "99999999999999999999", "1234567890123G"})
     both_refuse(with_size(fmt::format("\"{}\"", size)));
   both_refuse(with_size("\"" + std::string(100'000, '1') + "\""));
-  for (const char* size : {"0", "-1", "1.5", "true", "[]", "{from = \"0\", to = 8}"})
+  // A call of nothing.
+  for (const char* size : {"0", "\"0\"", "\"0B\"", "[0, 8]"}) both_take(with_size(size));
+  for (const char* size :
+       {"-1", "1.5", "true", "{from = 0, to = 8}", "[]", "{from = \"0\", to = 8}"})
     both_refuse(with_size(size));
   CHECK(
       both_find(with_size("\"1.0001KiB\""))

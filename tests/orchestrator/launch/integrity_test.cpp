@@ -155,6 +155,23 @@ TEST_CASE("a cell of which a rank that receives compared nothing is no verified 
   CHECK(check_records(config, files).problems.empty());
 }
 
+TEST_CASE("of a call of nothing nothing is compared, of a barrier that nobody left early") {
+  auto files = good_files();
+  for (auto& file : files) part<CellRecord>(file, 1).checked = 0;
+  auto config = two_rank_config();
+  config.cells[0].size = Bytes(0);
+  CHECK(check_records(config, files).problems.empty());
+  config.cells[0].collective = Collective::barrier;
+  CHECK(check_records(config, files).problems.size() == 1);
+  // A list of parts may leave a rank nothing, not all of them.
+  config.cells[0].collective = Collective::alltoallv;
+  config.cells[0].size = Bytes(64);
+  config.cells[0].knobs = {{"parts", "1:0"}};
+  CHECK(check_records(config, files).problems.size() == 1);
+  part<CellRecord>(files[0], 1).checked = 32;
+  CHECK(check_records(config, files).problems.empty());
+}
+
 TEST_CASE("ranks that only send have nothing to compare") {
   auto files = good_files();
   part<CellRecord>(files[1], 1).checked = 0;

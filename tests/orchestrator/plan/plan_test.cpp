@@ -1,5 +1,7 @@
 #include "orchestrator/plan/plan.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -114,6 +116,24 @@ size = "1KiB"
   }
   CHECK(reasons == std::set<std::string>{"op = \"max\": broadcast reduces nothing; allreduce, "
                                          "reduce and reduce_scatter do"});
+  const auto uneven = plan_of(R"([[work]]
+collective = ["barrier", "alltoallv", "scatter"]
+size = [0, "8B", "1KiB"]
+skew = [2, 9]
+)");
+  std::map<std::string, std::string> by_name;
+  for (const auto& cell : uneven.groups[0].cells)
+    by_name[fmt::format("{} {} {}", name_of(cell.work.collective), cell.work.size.count(),
+                        cell.work.knobs.contains("skew") ? cell.work.knobs.at("skew") : "")] =
+        cell.impossible;
+  // A barrier has no size, parts by a skew no meaning but where they differ.
+  CHECK_FALSE(by_name.contains("barrier 1024 2"));
+  CHECK(by_name.at("alltoallv 0 2").empty());
+  CHECK(by_name.at("alltoallv 8 9") ==
+        "alltoallv over 2 ranks has 10 shares, 8 B are fewer float32 elements");
+  CHECK(by_name.at("alltoallv 1024 9").empty());
+  CHECK(by_name.at("scatter 1024 2") ==
+        "skew: the parts of scatter are alike; those of allgatherv and alltoallv differ");
   const auto rooted = plan_of("root = 5\n");
   for (const auto& cell : rooted.groups[0].cells) CHECK_FALSE(cell.impossible.empty());
 }
