@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "containers/command.hpp"
+#include "tests/repo/source_tree.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
@@ -121,6 +122,21 @@ std::vector<std::string> lost_sources(const std::string& text,
 }
 
 }  // namespace
+
+TEST_CASE("each answer to what people ask is a test that is there") {
+  std::string cases;
+  for (const auto& file : source_files({"tests"}, {".cpp"}))
+    cases += std::regex_replace(file.text, std::regex("\"\\s*\\n\\s*\""), "");
+  const std::string asks = text_of(fs::path(DYNAMICCL_SOURCE_DIR) / "docs/reference/asks.md");
+  static const std::regex row(R"(\| ("[^"]+") \|\n)");
+  int rows = 0;
+  for (std::sregex_iterator match(asks.begin(), asks.end(), row), end; match != end; ++match) {
+    INFO((*match)[1]);
+    CHECK(cases.find((*match)[1].str()) != std::string::npos);
+    ++rows;
+  }
+  CHECK(rows >= 30);
+}
 
 TEST_CASE("documents name sources that are there") {
   const auto paths = paths_of_the_tree();

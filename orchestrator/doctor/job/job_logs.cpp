@@ -178,11 +178,12 @@ LogLook look_at_logs(const std::vector<std::string>& paths) {
                             look.not_read.empty() ? "" : "; " + look.not_read.front()));
   look.ranks = ranks_told(job);
   look.verdict = verdict(job);
+  look.remarks = remarks(job);
   return look;
 }
 
 std::string to_text(const LogLook& look) {
-  auto text = to_text(look.verdict);
+  auto text = to_text(look.verdict) + to_text(look.remarks);
   for (std::size_t i = 0; i < std::min(look.not_read.size(), kMostTold); ++i)
     text += "  not read: " + look.not_read[i] + "\n";
   if (look.not_read.size() > kMostTold)
@@ -196,7 +197,10 @@ std::string to_text(const LogLook& look) {
 
 nlohmann::json to_json(const LogLook& look) {
   auto object = to_json(look.verdict);
-  object.update({{"files", look.files}, {"ranks_told", look.ranks}, {"not_read", look.not_read}});
+  object.update({{"files", look.files},
+                 {"ranks_told", look.ranks},
+                 {"not_read", look.not_read},
+                 {"remarks", to_json(look.remarks)}});
   return object;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "orchestrator/doctor/job/job_verdict.hpp"
@@ -92,11 +93,19 @@ void add_shared_memory(const LiveJob& job, std::vector<JobRemark>& found) {
     if (rank.shm_bytes == 0) continue;
     const bool full = rank.shm_free_bytes < kFullShm;
     if (!full && rank.shm_bytes > kSmallShm) continue;
+    const auto left = rank.nccl_files == 0
+                          ? std::string()
+                          : fmt::format(
+                                "; {} nccl-* hold {}, and NCCL removes its own once its ranks have "
+                                "met: dead jobs left them",
+                                counted(rank.nccl_files, "file"), megabytes(rank.nccl_files_bytes));
     found.push_back({full ? "shm-full" : "shm-small",
-                     fmt::format("/dev/shm of rank {} has {} free of {}", rank.rank,
-                                 megabytes(rank.shm_free_bytes), megabytes(rank.shm_bytes)),
-                     full && rank.shm_bytes > kSmallShm
-                         ? "ls -l /dev/shm: what dead jobs left can be removed"
+                     fmt::format("/dev/shm of rank {} has {} free of {}{}", rank.rank,
+                                 megabytes(rank.shm_free_bytes), megabytes(rank.shm_bytes), left),
+                     full && (rank.shm_bytes > kSmallShm || rank.nccl_files > 0)
+                         ? "ls -l /dev/shm: what dead jobs left can be removed (rm /dev/shm/nccl-* "
+                           "while no job starts), and a pod's goes with the pod, not with a "
+                           "container that starts again"
                          : "--shm-size=1g (docker, podman), shm_size: 1g (compose), an emptyDir "
                            "with medium: Memory at /dev/shm (pod)"});
     return;
@@ -114,6 +123,21 @@ void add_user_namespaces(const LiveJob& job, std::vector<JobRemark>& found) {
                                  spaces.size()),
                      "one container or one unshare around all ranks of a machine; "
                      "OMPI_MCA_btl_vader_single_copy_mechanism=none ends Open MPI's warning"});
+}
+
+void add_memory_namespaces(const LiveJob& job, std::vector<JobRemark>& found) {
+  std::map<std::string, int> spaces;
+  for (const auto& rank : job.ranks)
+    if (!rank.ipc_namespace.empty()) spaces.emplace(rank.ipc_namespace, rank.rank);
+  if (spaces.size() > 1)
+    found.push_back(
+        {"memory-apart",
+         fmt::format("the ranks of this machine lie in {} IPC namespaces: they share no "
+                     "memory, and NCCL takes no NVLink between them",
+                     spaces.size()),
+         "all ranks of a machine in one container or pod; else --ipc host and --pid host "
+         "(docker), hostIPC: true and hostPID: true (pod), and all GPUs seen by each "
+         "(`dynamiccl doctor PROFILE` names what of it is needed)"});
 }
 
 void add_locked_memory(const LiveJob& job, std::vector<JobRemark>& found) {
@@ -214,6 +238,7 @@ std::vector<JobRemark> remarks(const LiveJob& job) {
   add_versions(job, found);
   add_shared_memory(job, found);
   add_user_namespaces(job, found);
+  add_memory_namespaces(job, found);
   add_locked_memory(job, found);
   add_one_core(job, found);
   add_dealt_ranks(job, found);

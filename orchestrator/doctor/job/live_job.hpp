@@ -79,9 +79,12 @@ struct LiveRank {
   std::vector<StuckSocket> sockets;  ///< at the last look
   std::vector<LoadedLibrary> libraries;
   std::string user_namespace;
+  std::string ipc_namespace;    ///< the same of shared memory
   std::string only_core;        ///< the one core that it may run on; "" = several
   std::uint64_t shm_bytes = 0;  ///< size of its /dev/shm; 0 = unknown
   std::uint64_t shm_free_bytes = 0;
+  std::size_t nccl_files = 0;  ///< of /dev/shm, which NCCL removes once its ranks have met
+  std::uint64_t nccl_files_bytes = 0;
   std::uint64_t memlock_bytes = 0;  ///< limit; the largest number = none
 };
 

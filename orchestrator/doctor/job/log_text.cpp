@@ -295,6 +295,7 @@ void read_nccl_line(LoggedJob& job, Line line) {
     const auto speaker = speaker_of(line.substr(0, at));
     if (!speaker) return;
     const auto message = line.substr(at + mark.size());
+    read_log_remark(job, speaker->host, speaker->process, message);
     if (mark == " NCCL WARN ") return read_warning(job, *speaker, message);
     if (message.find(": opCount ") != Line::npos) return read_call(job, *speaker, message);
     return read_start(job, *speaker, message);

@@ -49,18 +49,35 @@ struct LoggedGroup {
   std::map<std::string, LoggedMember> members;
 };
 
+/// A message that means something for the whole job, and who has written it.
+struct LoggedSign {
+  std::string line;  ///< the first of them
+  std::set<std::string> processes;
+};
+
 struct LoggedJob {
   std::map<std::string, LoggedGroup> groups;
   std::vector<RasAnswer> ras;
-  bool ras_is_content = false;                  ///< it answered, and found nothing
-  std::vector<JobVerdict> said;                 ///< by lines that name a rank themselves
-  std::vector<std::string> warnings;            ///< NCCL's, the first of each kind
-  std::map<std::string, std::string> group_of;  ///< NCCL's "host:pid:comm" to the group's key
+  bool ras_is_content = false;                      ///< it answered, and found nothing
+  std::vector<JobVerdict> said;                     ///< by lines that name a rank themselves
+  std::vector<std::string> warnings;                ///< NCCL's, the first of each kind
+  std::map<std::string, std::string> group_of;      ///< NCCL's "host:pid:comm" to the group's key
+  std::map<std::size_t, LoggedSign> signs;          ///< by row of the table of signs
+  std::map<std::string, std::string> interface_of;  ///< of NCCL's sockets, by host
+  std::map<std::pair<int, int>, std::string> hops;  ///< "P2P", "SHM" or "NET" between ranks
+  std::map<int, std::string> host_of;               ///< a rank's, as far as hops tell
+
+  /// How many ranks hops tell of.
+  [[nodiscard]] std::size_t ranks_in_hops() const;
 };
 
 /// Text of NCCL (NCCL_DEBUG=INFO, with COLL in NCCL_DEBUG_SUBSYS), of PyTorch's watchdog and of
 /// `ncclras`, in any mixture.
 void read_log_text(LoggedJob& job, std::string_view text);
+
+/// What one message of NCCL means besides hangs: what it lacks, which way it takes.
+void read_log_remark(LoggedJob& job, const std::string& host, const std::string& process,
+                     std::string_view message);
 
 /// A dump of PyTorch's flight recorder. @param rank whose it is
 void read_flight_record(LoggedJob& job, const nlohmann::json& dump, int rank);
@@ -81,5 +98,8 @@ JobVerdict uneven_counts(const std::string& call,
 /// Pure, from the list of verdict(const LiveJob&), and of these:
 ///   absent   others have entered a call and it has not: whether it works is not in a log
 JobVerdict verdict(const LoggedJob& job);
+
+/// What the log shows to be missing or in the way, each with what to type; whether or not it hangs.
+std::vector<JobRemark> remarks(const LoggedJob& job);
 
 }  // namespace dynamiccl

@@ -216,12 +216,24 @@ nlohmann::json to_json(const JobVerdict& said) {
           {"next", said.next}};
 }
 
-std::string to_text(const JobLook& look) {
-  std::string text = to_text(look.verdict);
-  for (const auto& remark : look.remarks) {
+std::string to_text(const std::vector<JobRemark>& remarks) {
+  std::string text;
+  for (const auto& remark : remarks) {
     text += fmt::format("  NOTE {}: {}\n", remark.id, remark.says);
     text += fmt::format("    fix: {}\n", remark.fix);
   }
+  return text;
+}
+
+nlohmann::json to_json(const std::vector<JobRemark>& remarks) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& remark : remarks)
+    list.push_back({{"id", remark.id}, {"says", remark.says}, {"fix", remark.fix}});
+  return list;
+}
+
+std::string to_text(const JobLook& look) {
+  std::string text = to_text(look.verdict) + to_text(look.remarks);
   text += fmt::format(
       "  seen: {}{}, for {:.1f} s; {}, which took {:.1f} % of a core\n",
       counted(look.job.ranks.size(), "rank"),
@@ -238,10 +250,8 @@ nlohmann::json to_json(const JobLook& look) {
                  {"seconds", look.job.seconds},
                  {"looks", look.stacks},
                  {"core_seconds", look.stack_cpu_s},
-                 {"remarks", nlohmann::json::array()},
+                 {"remarks", to_json(look.remarks)},
                  {"processes", nlohmann::json::array()}});
-  for (const auto& remark : look.remarks)
-    object["remarks"].push_back({{"id", remark.id}, {"says", remark.says}, {"fix", remark.fix}});
   for (const auto& rank : look.job.ranks) {
     nlohmann::json libraries = nlohmann::json::array();
     for (const auto& library : rank.libraries)

@@ -36,6 +36,10 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
 std::string to_text(const JobVerdict& said);
 nlohmann::json to_json(const JobVerdict& said);
 
+/// Each with its fix below it.
+std::string to_text(const std::vector<JobRemark>& remarks);
+nlohmann::json to_json(const std::vector<JobRemark>& remarks);
+
 std::string to_text(const JobLook& look);
 nlohmann::json to_json(const JobLook& look);
 

@@ -316,10 +316,21 @@ void read_surroundings(LiveRank& rank) {
       rank.slow_settings +=
           (rank.slow_settings.empty() ? "" : " ") + std::string(name) + "=" + set->second;
   rank.user_namespace = link_text(proc_path(rank.pid, "ns/user"));
+  rank.ipc_namespace = link_text(proc_path(rank.pid, "ns/ipc"));
   struct statvfs shm {};
   if (statvfs(proc_path(rank.pid, "root/dev/shm").c_str(), &shm) == 0) {
     rank.shm_bytes = std::uint64_t{shm.f_blocks} * shm.f_frsize;
     rank.shm_free_bytes = std::uint64_t{shm.f_bavail} * shm.f_frsize;
+    std::error_code gone;
+    for (std::filesystem::directory_iterator entry(proc_path(rank.pid, "root/dev/shm"), gone), end;
+         !gone && entry != end; entry.increment(gone)) {
+      std::error_code none;
+      if (!entry->path().filename().string().starts_with("nccl-")) continue;
+      const auto bytes = entry->file_size(none);
+      if (none) continue;
+      ++rank.nccl_files;
+      rank.nccl_files_bytes += bytes;
+    }
   }
   for (const auto& line : split(file_text(proc_path(rank.pid, "status")), '\n'))
     if (constexpr std::string_view kCores = "Cpus_allowed_list:"; line.starts_with(kCores))

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "reports/model/cell_columns.hpp"
@@ -62,6 +63,20 @@ Ratio gap_between(const CellFigure& f, const CellFigure& best) {
   return gap;
 }
 
+/// Why a bandwidth by formula is more than its link carries; nothing where it is not.
+Value why_above(const CellFigure& f, double share) {
+  constexpr double kRounding = 1.02;
+  if (share <= kRounding) return {};
+  const bool in_switch =
+      std::any_of(f.algorithms_ran.begin(), f.algorithms_ran.end(), [](const std::string& name) {
+        return name.starts_with("nvls") || name.starts_with("collnet");
+      });
+  return in_switch ? "the switch sums: the factor counts what ranks would send among each other, "
+                     "and each sends its data once"
+                   : "the factor counts more than this link carried: some of it took another way, "
+                     "or the rate is not this link's";
+}
+
 std::vector<Value> line_rate_row(const CellFigure& f, const CellFigure& best,
                                  const LinkRate* rate) {
   auto row = cell_values(f);
@@ -81,8 +96,9 @@ std::vector<Value> line_rate_row(const CellFigure& f, const CellFigure& best,
     row.emplace_back(rate->bytes_per_s);
     row.emplace_back(rate->source);
     row.emplace_back(100 * bandwidth / rate->bytes_per_s);
+    row.push_back(why_above(f, bandwidth / rate->bytes_per_s));
   } else {
-    row.resize(row.size() + 3);
+    row.resize(row.size() + 4);
   }
   row.emplace_back(100 * bandwidth / bandwidth_of(best));
   row.emplace_back(best.size_bytes);
@@ -122,6 +138,7 @@ bandwidth_bytes_per_s | bytes_per_s, real, interval | effective bandwidth
 line_rate_bytes_per_s | bytes_per_s, real | what the link that carried it can carry
 line_rate_of | text | where that is known from
 of_line_rate_percent | percent, real | bandwidth over line rate
+above_line_rate | text | where it is more than that: why
 of_best_size_percent | percent, real | bandwidth over that of the best size
 best_size_bytes | bytes, integer, exact | size of the largest bandwidth
 gap_to_best | real, interval | bandwidth of the best size over this one's

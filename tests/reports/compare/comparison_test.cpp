@@ -1,5 +1,7 @@
 #include "reports/compare/comparison.hpp"
 
+#include <SQLiteCpp/SQLiteCpp.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -128,6 +130,21 @@ TEST_CASE("provenance that differs is told, what is fleeting is not") {
   CHECK_THAT(text, !ContainsSubstring("available") && !ContainsSubstring("kernel"));
   CHECK(runs.compare("commit:abcdef1", "run-1").cells.size() == 4);
   CHECK_THROWS_WITH(runs.compare("commit:123", "run-1"), ContainsSubstring("abcdef1"));
+}
+
+TEST_CASE("a library that became slower with a new version is SLOWER, and both are named") {
+  Runs runs;
+  runs.add("before", 100);
+  runs.add("after", 130);
+  SQLite::Database(runs.folder.file("a.sqlite"), SQLite::OPEN_READWRITE)
+      .exec(
+          "UPDATE launch_rank SET library = 'NCCL', library_version = CASE WHEN launch_id IN "
+          "(SELECT l.id FROM launch l JOIN plan_group g ON g.id = l.group_id JOIN run r ON r.id = "
+          "g.run_id WHERE r.uuid = 'after') THEN '2.28.9' ELSE '2.27.3' END");
+  const auto result = runs.compare("before", "after");
+  CHECK(result.overall() == Verdict::slower);
+  const auto text = render_comparison(result, OutputFormat::text);
+  CHECK_THAT(text, ContainsSubstring("A NCCL 2.27.3 | B NCCL 2.28.9"));
 }
 
 TEST_CASE("one list says what passes, for every comparison of machines") {

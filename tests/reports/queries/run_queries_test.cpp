@@ -228,6 +228,28 @@ TEST_CASE("bandwidth is set against the rate of the link that carried it", "[G-1
   }
 }
 
+TEST_CASE("a bus bandwidth above the wire's is told with why, as of sums in a switch", "[G-13]") {
+  const auto why = [](const char* algorithm) {
+    EditedRun run({"allreduce"}, {1024, 1 << 20}, 2);
+    for (int block = 0; block < 3; ++block)
+      run.launch(
+          block, [](const CellInfo&, int, int) { return 10.0; },
+          [&](std::vector<RecordFile>& files, LaunchEnd& end) {
+            each<TransportRecord>(files,
+                                  [](TransportRecord& used, int) { used.transport = "net"; });
+            each<CellRecord>(files, [&](CellRecord& cell, int) { cell.algorithm = algorithm; });
+            end.regime_json = R"({"ingredients":{"inter_tier":"100GbE","apart":["net"]}})";
+          });
+    const Table table = run.query("line_rate");
+    const TableView rows(table);
+    CHECK(rows.text(0, "above_line_rate").empty());
+    CHECK(rows.real(1, "of_line_rate_percent") > 100.0);
+    return rows.text(1, "above_line_rate");
+  };
+  CHECK_THAT(why("nvls/simple"), ContainsSubstring("the switch sums"));
+  CHECK_THAT(why("ring"), ContainsSubstring("took another way"));
+}
+
 TEST_CASE("the interconnect is flat, steep or unknown", "[B-29]") {
   const auto shape = [](const char* intra, const char* tier, int nvlinks) {
     EditedRun run({"allreduce"}, {1024}, 2);

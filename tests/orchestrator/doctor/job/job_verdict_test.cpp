@@ -331,14 +331,27 @@ TEST_CASE("causes that need not show yet are remarked, each with a fix") {
   second.shm_bytes = std::uint64_t{64} << 20;
   second.shm_free_bytes = second.shm_bytes;
   only("shm-small");
-  second.shm_bytes = std::uint64_t{8} << 30;
   second.shm_free_bytes = 4096;
+  second.nccl_files = 41;
+  second.nccl_files_bytes = std::uint64_t{62} << 20;
+  only("shm-full");
+  CHECK(remarks(job).front().says.ends_with(
+      "has 0 MiB free of 64 MiB; 41 files nccl-* hold 62 MiB, and NCCL removes its own once its "
+      "ranks have met: dead jobs left them"));
+  CHECK(remarks(job).front().fix.starts_with("ls -l /dev/shm: what dead jobs left can be removed"));
+  second.nccl_files = 0;
+  second.shm_bytes = std::uint64_t{8} << 30;
   only("shm-full");
   second.shm_free_bytes = second.shm_bytes;
   first.user_namespace = "user:[1]";
   second.user_namespace = "user:[2]";
   only("user-namespaces");
   second.user_namespace = first.user_namespace;
+  first.ipc_namespace = "ipc:[1]";
+  second.ipc_namespace = "ipc:[2]";
+  only("memory-apart");
+  CHECK(remarks(job).front().fix.find("hostIPC: true") != std::string::npos);
+  second.ipc_namespace = first.ipc_namespace;
   job.has_rdma = true;
   first.memlock_bytes = std::numeric_limits<std::uint64_t>::max();
   second.memlock_bytes = std::uint64_t{8} << 20;

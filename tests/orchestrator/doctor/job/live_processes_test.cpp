@@ -131,8 +131,18 @@ TEST_CASE("surroundings of a process are read: /dev/shm, limits, its user namesp
     return rank.only_core == "0";
   }));
   CHECK(rank.user_namespace.starts_with("user:["));
+  CHECK(rank.ipc_namespace.starts_with("ipc:["));
   CHECK(rank.shm_bytes > 0);
   CHECK(rank.memlock_bytes == 65536);
+  // What a job that died has left there.
+  const std::string left = "/dev/shm/nccl-" + std::to_string(rank.pid);
+  std::ofstream(left) << std::string(5000, 'x');
+  LiveRank later;
+  later.pid = rank.pid;
+  read_surroundings(later);
+  std::filesystem::remove(left);
+  CHECK(later.nccl_files > rank.nccl_files);
+  CHECK(later.nccl_files_bytes >= rank.nccl_files_bytes + 5000);
   CHECK(rank.libraries.empty());
   CHECK(stuck_sockets(rank.pid).empty());
 }

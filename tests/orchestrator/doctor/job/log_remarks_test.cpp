@@ -1,0 +1,186 @@
+// What NCCL's own log shows to be missing, case by case as users have asked in public: the lines
+// are retyped in its form, hosts and numbers are others.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "orchestrator/doctor/job/job_logs.hpp"
+#include "orchestrator/doctor/job/look_at_job.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+std::string said(const std::string& host, int gpu, const std::string& message,
+                 const std::string& kind = "INFO") {
+  const auto number = std::to_string(gpu);
+  return host + ":70" + number + ":81" + number + " [" + number + "] NCCL " + kind + " " + message +
+         "\n";
+}
+
+std::vector<JobRemark> remarks_of(const std::string& text) {
+  LoggedJob job;
+  read_log_text(job, text);
+  return remarks(job);
+}
+
+/// The one remark of a log, and that it says what to do.
+void check_only(const std::string& text, const std::string& id, const std::string& fix) {
+  const auto found = remarks_of(text);
+  INFO(text);
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().id == id);
+  CHECK_THAT(found.front().fix, ContainsSubstring(fix));
+}
+
+}  // namespace
+
+TEST_CASE("a /dev/shm without room for NCCL's segments is named with what gives room") {
+  check_only(
+      said("pod-a", 0,
+           "misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-k3JdQa to "
+           "9637892 bytes") +
+          said("pod-a", 0,
+               "misc/shmutils.cc:87 Call to posix_fallocate failed : No space left on device",
+               "WARN") +
+          said("pod-a", 1,
+               "Error while creating shared memory segment /dev/shm/nccl-k3JdQa (size 9637888)",
+               "WARN"),
+      "shm-full", "medium: Memory");
+}
+
+TEST_CASE("ranks whose sockets use unlike interfaces are told with the list for all") {
+  const auto two = [](const std::string& second) {
+    return said("node-1", 0, "Bootstrap : Using ens5:10.8.0.4<0>") +
+           said("node-1", 1, "Bootstrap : Using ens5:10.8.0.4<0>") +
+           said("node-2", 0,
+                "NET/Socket : Using [0]" + second + ":172.17.0.1<0> [1]ens5:10.8.0.5<0>");
+  };
+  check_only(two("docker0"), "wrong-interface", "NCCL_SOCKET_IFNAME");
+  CHECK_THAT(remarks_of(two("docker0")).front().says,
+             ContainsSubstring("docker0 on node-2") &&
+                 ContainsSubstring("a container bridge reaches no other host"));
+  check_only(two("enp1s0"), "interfaces-differ", "mpirun -x");
+  CHECK(remarks_of(two("ens5")).empty());
+}
+
+TEST_CASE("a list that leaves no interface is told with how lists are written") {
+  check_only(said("node-1", 0, "NCCL_SOCKET_IFNAME set by environment to =eth9") +
+                 said("node-1", 0, "Bootstrap : no socket interface found", "WARN"),
+             "no-interface", "\"=eth0\" is that one alone");
+}
+
+TEST_CASE("GPUDirect RDMA that a container lacks is told with the host's module") {
+  check_only(said("dgx-1", 3, "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'"),
+             "no-gpudirect", "modprobe nvidia-peermem");
+}
+
+TEST_CASE("a machine whose topology cannot be read is told with NCCL_TOPO_FILE") {
+  check_only(said("vm-1", 0,
+                  "Topology detection : could not read /sys/devices/pci0000:00/0000:00:08.0/../"
+                  "max_link_speed, ignoring"),
+             "no-topology", "NCCL_TOPO_FILE");
+}
+
+TEST_CASE("peer access that the driver refuses points at ACS and the IOMMU") {
+  check_only(said("box", 0,
+                  "P2P is disabled between connected GPUs 1 and 0. You can repress this message "
+                  "with NCCL_IGNORE_DISABLED_P2P=1."),
+             "p2p-off", "iommu=pt");
+}
+
+TEST_CASE("a first call that nobody ends over peer access points there, too") {
+  std::string text;
+  for (const int gpu : {0, 1}) {
+    const auto other = std::to_string(1 - gpu), own = std::to_string(gpu);
+    text += said("box", gpu,
+                 "ncclCommInitRank comm 0x5" + own + " rank " + own + " nranks 2 cudaDev " + own +
+                     " busId 1000 commId 0x9a - Init COMPLETE");
+    text += said("box", gpu,
+                 "Channel 00 : " + own + "[" + own + "] -> " + other + "[" + other +
+                     "] via P2P/direct pointer");
+    text += "[rank" + own + "]:[E] [PG ID 0 PG GUID 0(default_pg) Rank " + own +
+            "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, "
+            "NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600029 milliseconds before timing "
+            "out.\n";
+  }
+  check_only(text, "p2p-hang", "NCCL_P2P_DISABLE=1");
+  // Where one has not come, peer access is not why.
+  const auto one = text.substr(0, text.find("[rank1]"));
+  CHECK(remarks_of(one).empty());
+}
+
+TEST_CASE("ranks of one host that take the way through host memory or the network are told") {
+  const auto hops = [](const std::string& way, const std::string& second_host) {
+    return said("node-1", 0, "Channel 00/02 : 0[0] -> 1[1] via " + way) +
+           said(second_host, 1, "Channel 00/02 : 1[1] -> 0[0] via " + way);
+  };
+  check_only(hops("SHM/direct/direct", "node-1"), "host-memory", "--gpus-per-task");
+  check_only(hops("NET/Socket/0", "node-1"), "network-inside", "--gpus-per-task");
+  CHECK(remarks_of(hops("P2P/CUMEM", "node-1")).empty());
+  CHECK(remarks_of(hops("NET/Socket/0", "node-2")).empty());
+  const auto received = said("node-1", 1, "Channel 00/0 : 0[0] -> 1[1] [receive] via NET/IB/0") +
+                        said("node-1", 0, "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0");
+  check_only(received, "network-inside", "one container for all ranks");
+}
+
+TEST_CASE("memory that two containers cannot pass is told with the host's identity") {
+  check_only(said("c-1", 0,
+                  "transport/p2p.cc:275 Cuda failure 101 'invalid device ordinal' in "
+                  "cuMemImportFromShareableHandle",
+                  "WARN"),
+             "host-id", "/etc/machine-id");
+}
+
+TEST_CASE("plugins that are not found, or of another version, are told") {
+  check_only(said("p5-1", 0,
+                  "NET/Plugin: Could not find: libnccl-net-ofi.so. Using internal net "
+                  "plugin."),
+             "no-plugin", "LD_LIBRARY_PATH");
+  check_only(said("p5-1", 0, "TUNER/Plugin: Could not find: libnccl-ofi-tuner.so"), "no-tuner",
+             "NCCL_TUNER_PLUGIN takes a path");
+  check_only(said("p5-1", 0, "TUNER/Plugin: Failed to find ncclTunerPlugin_v4 symbol."), "no-tuner",
+             "built for this NCCL");
+}
+
+TEST_CASE("a job that forbids tuners is told so, as no table acts there") {
+  check_only(said("a3-1", 0, "NCCL_TUNER_PLUGIN set by environment to none"), "tuner-forbidden",
+             "leave NCCL_TUNER_PLUGIN unset");
+}
+
+TEST_CASE("ranks of different versions are told where NCCL says so itself") {
+  check_only(
+      said("node-1", 0,
+           "Mismatched NCCL version detected : rank 0 version 22703 rank 1 version 22304", "WARN"),
+      "versions-differ", "names each rank's file");
+}
+
+TEST_CASE("no card for RDMA, and memory that it may not lock, are told with the flags") {
+  check_only(said("pod-a", 0, "NET/IB : No device found."), "no-rdma", "/dev/infiniband");
+  check_only(
+      said("pod-a", 0, "Call to ibv_reg_mr failed with error Cannot allocate memory", "WARN"),
+      "memlock", "--ulimit memlock=-1");
+  check_only(said("n", 1, "Call to ibv_create_cq failed with error Cannot allocate memory", "WARN"),
+             "memlock", "LimitMEMLOCK");
+}
+
+TEST_CASE("two ranks that were given one GPU are told") {
+  check_only(said("node-1", 0,
+                  "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "WARN"),
+             "one-gpu", "CUDA_VISIBLE_DEVICES");
+}
+
+TEST_CASE("a log's remarks stand below its verdict, and in its JSON") {
+  LogLook look;
+  look.remarks = remarks_of(said("a", 0, "NET/IB : No device found.") +
+                            said("a", 1, "NET/IB : No device found."));
+  CHECK_THAT(to_text(look),
+             ContainsSubstring("  NOTE no-rdma: no InfiniBand or RoCE card is seen") &&
+                 ContainsSubstring("\"a:700: NET/IB : No device found.\" and 1 more\n"
+                                   "    fix: where there are cards"));
+  CHECK(to_json(look).at("remarks").at(0).at("id") == "no-rdma");
+  // Other text says nothing, however it looks.
+  CHECK(
+      remarks_of("NET/IB : No device found.\nChannel x -> via : y\nNCCL INFO Channel 00 : -> via\n")
+          .empty());
+}
