@@ -10,10 +10,11 @@ Report.table = ({ caption, columns, rows, className }) => {
     const style = column.style ? column.style(row) : null;
     return el(i === 0 && column.head !== false ? "th" : "td",
       { class: [column.right ? "r" : "", column.wide ? "wide" : "", column.className ? column.className(row) : ""].join(" ").trim() || null,
-        scope: i === 0 && column.head !== false ? "row" : null, style, title: column.title ? column.title(row) : null },
+        scope: i === 0 && column.head !== false ? "row" : null, "data-name": column.name || null, style, title: column.title ? column.title(row) : null },
       content);
   };
-  const node = el("table", { class: className },
+  // Of more columns than a telephone has room for each row becomes a list there.
+  const node = el("table", { class: [className, !className && columns.length > 3 ? "folds" : ""].join(" ").trim() || null },
     el("caption", {}, caption + (rows.length > shown.length
       ? ` The first ${shown.length} of ${rows.length} rows; "dynamiccl report --format csv" gives all.` : "")),
     el("thead", {}, el("tr", {}, columns.map(column => el("th", { scope: "col", class: column.right ? "r" : null }, column.name)))),

@@ -225,6 +225,13 @@ TEST_CASE("the page fits dark rooms, telephones and paper") {
     page.browser->evaluate("Report.drawAll()");
     CHECK(page.browser->becomes_true("document.querySelectorAll('.plot canvas').length >= 4"));
     CHECK(page.browser->evaluate("document.documentElement.scrollWidth") <= 390);
+    // Nor does a column of a table hide behind the edge: its rows are lists there.
+    CHECK(page.browser->evaluate("document.querySelectorAll('table.folds').length >= 2") == true);
+    page.browser->evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })");
+    CHECK(page.browser->becomes_true("document.querySelectorAll('table.folds').length >= 5"));
+    CHECK(page.browser->evaluate(
+              "[...document.querySelectorAll('table.folds')].filter(t => "
+              "t.parentNode.scrollWidth > t.parentNode.clientWidth + 1).length") == 0);
   }
   SECTION("print shows every section and no controls") {
     screen.dark = true;
