@@ -52,7 +52,7 @@ Bytes size_for_ranks(const WorkCell& cell, int ranks) {
   const auto parts = parts_of(cell.collective, ranks);
   const auto unit = parts * element_bytes(cell.datatype);
   const auto whole = cell.size.count() / unit * unit;
-  return parts == 1 || whole == 0 ? cell.size : Bytes(whole);
+  return whole == 0 ? cell.size : Bytes(whole);
 }
 
 std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
@@ -386,7 +386,8 @@ class Expansion {
       if (!seen.insert(cell.id).second) continue;
       if (++cells_ > kMostCells) refuse_too_many("cells", kMostCells);
       PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
-      planned.rounded = !(cell.size == asked);
+      planned.rounded =
+          !(cell.size == asked) && facts_of(cell.collective).size != SizeRule::nothing;
       if (planned.impossible.empty())
         planned.impossible = why_no_algorithm(
             group, cell, experiment_.profiles.at(group.environment), capabilities_);

@@ -230,8 +230,9 @@ TEST_CASE("each kind of impossible cell is told apart") {
   CHECK(reason({"work.0.algorithm=aggregator", "axes.datatype=float64"}, {}) ==
         "an aggregator sums float32, in fixed point, and int32, not float64");
   CHECK(reason({"work.0.algorithm=aggregator"}, {}).empty());
-  CHECK(reason({"work.0.size=6"}, {}) ==
-        "6 B do not split into 1 equal part of whole float32 elements");
+  CHECK(reason({"work.0.size=3"}, {}) ==
+        "3 B do not split into 1 equal part of whole float32 elements");
+  CHECK(reason({"work.0.size=6"}, {}).empty());  // rounded down
   Capabilities small;
   small.memory = Bytes(1 << 30);
   CHECK(reason({"work.0.size=1GiB"}, small) ==
