@@ -99,6 +99,16 @@ Verdict Gate::verdict() const {
   return judged ? Verdict::same : Verdict::unclear;
 }
 
+std::optional<double> Gate::may_hide() const {
+  std::vector<double> ends;
+  for (const auto& cell : comparison.cells)
+    if (cell.time_ratio.interval) ends.push_back(cell.time_ratio.interval->high);
+  if (ends.empty()) return std::nullopt;
+  const auto middle = ends.begin() + static_cast<std::ptrdiff_t>(ends.size() / 2);
+  std::nth_element(ends.begin(), middle, ends.end());
+  return *middle;
+}
+
 Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOptions& options) {
   Gate gate;
   auto unknown = keep_known_regimes(reference, now);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct Gate {
 
   /// SLOWER where a cell is slower or failed, UNCLEAR where nothing was judged, else SAME.
   [[nodiscard]] Verdict verdict() const;
+  /// How many times slower half of the cells may be without that this would show: the median
+  /// of their intervals' upper ends. nullopt where no cell has an interval.
+  [[nodiscard]] std::optional<double> may_hide() const;
 };
 
 /// The first look. What was detected in another regime than any of the reference's is taken out of

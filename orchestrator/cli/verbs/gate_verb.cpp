@@ -148,6 +148,17 @@ class Looks {
   int interrupted_by_ = 0;
 };
 
+/// What a pass on a busy machine is worth.
+std::string hidden_text(const Gate& gate) {
+  constexpr double kSeen = 1.1;
+  const auto hidden = gate.may_hide();
+  if (!hidden || *hidden <= kSeen) return "";
+  return fmt::format(
+      "; half of the cells could be {:.3g} times slower without showing: a quieter "
+      "machine or more launches (--set protocol.launches=N) see more",
+      *hidden);
+}
+
 nlohmann::ordered_json gate_json(const Gate& gate, const std::string& run, int code) {
   nlohmann::ordered_json findings = nlohmann::ordered_json::array();
   for (const auto& [what, text] : gate.findings)
@@ -155,6 +166,8 @@ nlohmann::ordered_json gate_json(const Gate& gate, const std::string& run, int c
   return {{"run_id", run},
           {"reference_run_id", gate.comparison.a.run_id},
           {"cells", gate.comparison.cells.size()},
+          {"may_hide",
+           gate.may_hide() ? nlohmann::ordered_json(*gate.may_hide()) : nlohmann::ordered_json()},
           {"findings", std::move(findings)},
           {"exit_code", code}};
 }
@@ -172,9 +185,9 @@ void print_gate(const Gate& gate, const std::string& run, int code, const Shared
   text += fmt::format("gate: {}, {} compared with run {} of {}: {}\n", run.substr(0, 8),
                       counted(gate.comparison.cells.size(), "cell"),
                       gate.comparison.a.run_id.substr(0, 8), gate.comparison.a.selection.db,
-                      code == exit_code::kFine         ? "passed"
-                      : code == exit_code::kRegression ? "NOT PASSED"
-                                                       : "nothing could be judged");
+                      code == exit_code::kFine         ? "passed" + hidden_text(gate)
+                      : code == exit_code::kRegression ? std::string("NOT PASSED")
+                                                       : std::string("nothing could be judged"));
   fmt::print("{}", coloured_for_stdout(printable(text)));
 }
 

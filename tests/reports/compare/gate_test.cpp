@@ -103,6 +103,24 @@ TEST_CASE("a regime without a reference is said and fails nothing") {
   CHECK(part.comparison.cells.size() == 17);
 }
 
+TEST_CASE("a gate says how much slower may pass unseen, where launches differ much") {
+  std::mt19937_64 random(3);
+  const Gate quiet = gate_of(random, 1);
+  REQUIRE(quiet.may_hide());
+  CHECK(*quiet.may_hide() < 1.2);
+  auto reference = drawn("reference", random, 1);
+  auto now = drawn("now", random, 1);
+  std::normal_distribution<double> noise(0, 1);
+  for (auto* side : {&reference, &now})
+    for (auto& figure : side->figures)
+      for (auto& launch : figure.launches) launch.median_us *= std::exp(noise(random));
+  const Gate busy = first_look(reference, now, gate_options());
+  REQUIRE(busy.may_hide());
+  CHECK(*busy.may_hide() > 1.5);
+  for (auto& figure : now.figures) figure.launches.resize(1);
+  CHECK_FALSE(first_look(reference, now, gate_options()).may_hide());
+}
+
 TEST_CASE("of a thousand gates of a machine against itself one in a hundred fails at most") {
   std::mt19937_64 random(7);
   int failed = 0;
