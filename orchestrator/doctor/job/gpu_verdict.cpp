@@ -13,7 +13,7 @@ namespace {
 
 // Of the time that a GPU's memory is in use: in a kernel that waits, and at work.
 constexpr double kIdleGpu = 0.02;
-constexpr double kBusyGpu = 0.05;
+constexpr double kBusyGpu = 0.03;
 constexpr double kFarBusier = 3;
 
 /// Collectives of which ranks have launched different numbers, and who are fewest with theirs: of

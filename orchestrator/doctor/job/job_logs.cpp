@@ -13,7 +13,6 @@
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/file_text.hpp"
-#include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/job/job_verdict.hpp"
 #include "orchestrator/doctor/job/look_at_job.hpp"
@@ -138,7 +137,7 @@ std::string read_job_file(LoggedJob& job, const std::string& bytes, const std::s
     if (bytes.starts_with('\x80')) return read_dump(job, read_plain_pickle(bytes, "frames"), name);
     if (const auto object = without_greeting(bytes); !object.empty()) {
       const bool small = object.size() < kLargestDump;
-      const auto dump = json_or_discarded(small ? object : std::string_view());
+      const auto dump = parse_ras_answer(small ? object : std::string_view());
       if (!dump.is_discarded()) return read_dump(job, dump, name);
       // Lines of a log may be JSON, each by itself.
       LoggedJob alone;

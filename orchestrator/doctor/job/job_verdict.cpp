@@ -122,10 +122,11 @@ std::string line_of(const RankSummary& one) {
       rank.rank, rank.pid, state, where, where.empty() ? "" : "; ", one.cpu,
       percent(std::max(one.waiting, 0.0)));
   if (one.launched > 0)
-    line += fmt::format("; {} launched by RAS{}", counted(one.launched, "collective"),
-                        !one.counted   ? ""
-                        : one.launches ? ", and it goes on"
-                                       : ", and no more come");
+    line +=
+        fmt::format("; {} launched, as NCCL's RAS counts{}", counted(one.launched, "collective"),
+                    !one.counted   ? ""
+                    : one.launches ? ", and it goes on"
+                                   : ", and no more come");
   if (one.gpu >= 0)
     line += fmt::format("; its GPU's memory in use {}, then {} of the time",
                         percent(std::max(one.gpu_halves[0], 0.0)),
@@ -454,6 +455,16 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<RankSummary>& all) 
                            late.size() == 1 ? "comes" : "come", ranks_text(numbers_of(others)),
                            others.size() == 1 ? "waits" : "wait", others.front()->call,
                            first.meanwhile.empty() ? "outside of calls" : first.meanwhile);
+  // Ranks meet at a barrier on purpose, as behind what one of them does for all.
+  if (std::all_of(others.begin(), others.end(), [](const RankSummary* one) {
+        return one->call.find("arrier") != std::string::npos;
+      })) {
+    found.state = JobState::waiting;
+    found.id = "waits-for";
+    found.next = {
+        "checkpoints and evaluations of one rank look so: do them less often, or on all ranks"};
+    return found;
+  }
   found.next = {first.cpu < kComputes && first.waiting < kMuchWaiting
                     ? "it does not compute: its loader, its files or a pause are slow"
                     : "it computes: more work than the others', or a slower core"};
@@ -475,7 +486,9 @@ JobVerdict rest_of(const LiveJob& job, const std::vector<RankSummary>& all) {
       std::all_of(all.begin(), all.end(), [](const RankSummary& one) { return one.inside == 0; });
   const bool nobody_works =
       std::all_of(all.begin(), all.end(), [](const RankSummary& one) { return does_nothing(one); });
-  if (nobody_calls && nobody_works && job.seconds >= kFewestSeconds)
+  const bool launches =
+      std::any_of(all.begin(), all.end(), [](const RankSummary& one) { return one.launches; });
+  if (nobody_calls && nobody_works && !launches && job.seconds >= kFewestSeconds)
     return {JobState::unknown,
             "idle",
             {},

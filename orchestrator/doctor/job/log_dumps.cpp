@@ -147,6 +147,22 @@ void read_flight_record(LoggedJob& job, const json& dump, int rank) {
   read_status(job, field_of(dump, "pg_status"), rank, group_of_id);
 }
 
+json parse_ras_answer(std::string_view text) {
+  auto parsed = json_or_discarded(text);
+  if (!parsed.is_discarded() || text.find("\"missing_ranks\"") == std::string_view::npos)
+    return parsed;
+  // "nvml_dev": 0 "status": {
+  std::string mended(text);
+  for (std::size_t at = mended.find("\"status\""); at != std::string::npos;
+       at = mended.find("\"status\"", at + 2)) {
+    const auto before = mended.find_last_not_of(" \n\r\t", at - 1);
+    if (at > 0 && before != std::string::npos &&
+        std::isdigit(static_cast<unsigned char>(mended[before])) != 0)
+      mended.insert(before + 1, ",");
+  }
+  return json_or_discarded(mended);
+}
+
 void read_ras_answer(LoggedJob& job, const json& answer) {
   const auto& communicators = field_of(answer, "communicators");
   if (!communicators.is_array()) return;

@@ -82,6 +82,11 @@ void read_log_remark(LoggedJob& job, const std::string& host, const std::string&
 /// A dump of PyTorch's flight recorder. @param rank whose it is
 void read_flight_record(LoggedJob& job, const nlohmann::json& dump, int rank);
 
+/// Parses what RAS answers in JSON, of which NCCL 2.28.9 leaves a comma out where a rank is
+/// missing.
+/// @returns a discarded value where it is none
+nlohmann::json parse_ras_answer(std::string_view text);
+
 /// What NCCL's RAS answers in JSON.
 void read_ras_answer(LoggedJob& job, const nlohmann::json& answer);
 

@@ -16,7 +16,6 @@
 #include <string_view>
 
 #include "core/vocabulary/file_descriptor.hpp"
-#include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/doctor/job/logged_job.hpp"
 #include "orchestrator/doctor/job/process_files.hpp"
 
@@ -153,7 +152,7 @@ RasLook ask_ras(const std::vector<RasTarget>& targets, const std::function<bool(
     LoggedJob read;
     // What was asked is confirmed line by line before the answer.
     if (const auto begin = text.find('{'); begin != std::string::npos)
-      if (const auto answer = json_or_discarded(std::string_view(text).substr(begin));
+      if (const auto answer = parse_ras_answer(std::string_view(text).substr(begin));
           !answer.is_discarded())
         read_ras_answer(read, answer);
     for (const auto& answer : read.ras) {

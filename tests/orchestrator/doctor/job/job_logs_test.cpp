@@ -70,6 +70,7 @@ TEST_CASE("RAS's text names ranks that do not answer and those that are a call a
 
 TEST_CASE("RAS's JSON is a hang where a rank is missing or two answers are the same") {
   check(look_at({"ras-missing.json"}).verdict, {JobState::hung, "stopped", {1}});
+  check(look_at({"ras-killed.txt"}).verdict, {JobState::hung, "stopped", {0}});
   check(look_at({"ras-uneven.json"}).verdict, {JobState::waiting, "absent", {1}});
   check(look_at({"ras-uneven.json", "ras-uneven.json"}).verdict, {JobState::hung, "absent", {1}},
         "rank 1 up to 7487, ranks 0 and 2 up to 7492");

@@ -188,6 +188,11 @@ TEST_CASE("a rank that the others wait for again and again is late, with what it
         {JobState::running, "moving", {}});
   // All of them outside as often: that is what they compute.
   check(job_of({rank_of(0, busy), rank_of(1, busy)}), {JobState::running, "moving", {}});
+  // At a barrier they wait for what one does for all.
+  const auto meets = [](int look) {
+    return in_call("c10d::ProcessGroup::barrier", static_cast<std::uint64_t>(look) + 1);
+  };
+  check(job_of({rank_of(0, busy), rank_of(1, meets)}), {JobState::waiting, "waits-for", {0}});
   // Stages of a pipeline.
   const auto stage = [](int look) {
     return in_call("MPI_Recv", static_cast<std::uint64_t>(look) + 1, CallKind::point_to_point);
@@ -302,6 +307,12 @@ TEST_CASE("what cannot be seen is said, and what is over soon is no hang") {
   check(job, {JobState::unknown, "unseen", {}}, "no stack");
   CHECK(verdict(job).evidence.front() == "Operation not permitted");
   check(job_of({rank_of(0, sleeps, 0), rank_of(1, sleeps, 0)}), {JobState::unknown, "idle", {}});
+  const auto pauses = [](int look) {
+    auto one = sleeps(look);
+    one.launched = 40 + static_cast<std::uint64_t>(look);
+    return one;
+  };
+  check(job_of({rank_of(0, pauses, 0), rank_of(1, pauses, 0)}), {JobState::running, "moving", {}});
   auto early = job_of({rank_of(0, stands), rank_of(1, stands)});
   early.seconds = 1;
   check(early, {JobState::running, "moving", {}});

@@ -98,6 +98,12 @@ TEST_CASE("a rank that RAS misses keeps its number where the others have theirs"
   REQUIRE(look.answers.size() == 1);
   CHECK(look.answers.front().missing.at(1).unresponsive);
   CHECK(look.answers.front().processes.at(1).pid == 809);
+  // As NCCL 2.28.9 wrote it of a rank that was killed, without a comma.
+  const Port real(recorded("ras-killed.txt"));
+  const auto killed = ask_ras({real.target(1, 725)}, kNever);
+  REQUIRE(killed.answers.size() == 1);
+  CHECK(killed.answers.front().missing.at(0).where == "process 724 on node 192.0.2.2");
+  CHECK(killed.answers.front().launched.at(1).at("AllReduce") == 1292);
 }
 
 TEST_CASE("what RAS does not tell is said: silence, another job, an answer without JSON") {
