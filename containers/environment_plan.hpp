@@ -23,6 +23,7 @@ struct HostSlot {
 /// How a launcher meets a started environment. Pure data: launchers turn it into argv.
 struct LaunchShape {
   std::vector<HostSlot> hosts;
+  bool dealt = false;  ///< ranks are numbered over the hosts in turn, not host by host
   /// Before the launcher's own argv (launcher inside the container): {"docker", "exec",
   /// "--interactive", NAME}. Environment goes behind it: {"env", "NAME=VALUE", "mpirun", ...}.
   std::vector<std::string> launcher_prefix;

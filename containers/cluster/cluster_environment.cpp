@@ -180,6 +180,8 @@ std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& 
   if (!profile.shared_tmpfs.empty())
     return "shared_tmpfs is made on this machine, not on nodes: there the job makes it, a folder "
            "in each node's /dev/shm (docs/one-host.md)";
+  if (profile.in_engine() && options.dealt)
+    return "cluster.dealt numbers ranks on bare metal or in Apptainer, not containers on nodes";
   if (profile.link_bits_per_s)
     return "link_bits_per_s caps links of containers, not those of nodes";
   return std::nullopt;
@@ -191,6 +193,7 @@ LaunchShape cluster_shape(const ClusterOptions& options, const std::vector<Clust
   LaunchShape shape;
   for (const auto& node : placed) shape.hosts.push_back({node.name, "", node.slots});
   shape.rank_prefix = rank_prefix;
+  shape.dealt = options.dealt;
   shape.interface = options.interface;
   shape.launcher_environment = rank_marks(name, owner_token());
   if (!options.slurm()) {
@@ -225,7 +228,7 @@ EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartReque
                              name, prefix_on_nodes(profile, request, name));
   if (profile.kind == EnvironmentKind::singularity) plan.mounts = planned_mounts({}, "", request);
   plan.kill_commands = {kill_everywhere(session, placed, name)};
-  for (const auto& node : placed)
+  for (const auto& node : options.dealt ? dealt_in_turn(placed) : placed)
     plan.starts.push_back({node.slots, remote_prefix(options, node.name), "", rank_marks(name, ""),
                            plan.shape.rank_prefix, true});
   if (profile.in_engine()) plan_node_containers(profile, request, placed, plan);

@@ -48,6 +48,7 @@ struct ClusterOptions {
   RecordsWay records = RecordsWay::automatic;
   int nodes = 0;           ///< of Slurm; 0 = all of the allocation this process runs in
   int ranks_per_node = 0;  ///< 0 = equal shares of all nodes
+  bool dealt = false;      ///< neighbours in rank are on different nodes, with ssh
   int gpus_per_node = 0;
   std::string partition;
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
@@ -68,6 +69,7 @@ struct ClusterOptions {
 inline std::string placement_key(const ClusterOptions& options, std::size_t nodes) {
   std::string key = std::string(name_of(options.start)) + " on " + std::to_string(nodes) + " nodes";
   if (options.ranks_per_node > 0) key += ", " + std::to_string(options.ranks_per_node) + " a node";
+  if (options.dealt) key += ", dealt in turn";
   // In which order they are asked for is all the same to what is measured.
   if (options.job_per_launch()) key += ", a job each";
   if (!options.interface.empty()) key += " by " + options.interface;

@@ -136,6 +136,16 @@ std::vector<ClusterNode> place_ranks(const std::vector<ClusterNode>& nodes, int 
   return placed;
 }
 
+std::vector<ClusterNode> dealt_in_turn(std::vector<ClusterNode> placed) {
+  std::vector<ClusterNode> dealt;
+  for (std::size_t before = 1; before != dealt.size();) {
+    before = dealt.size();
+    for (auto& node : placed)
+      if (node.slots-- > 0) dealt.push_back({node.name, 1});
+  }
+  return dealt;
+}
+
 std::string placement_text(const std::vector<ClusterNode>& nodes) {
   std::vector<std::string> parts;
   for (const auto& node : nodes)

@@ -27,6 +27,9 @@ std::vector<ClusterNode> parse_hosts(const std::string& text, const std::string&
 std::vector<ClusterNode> place_ranks(const std::vector<ClusterNode>& nodes, int ranks,
                                      int per_node);
 
+/// The same ranks numbered over the nodes in turn, one to each that has room: an entry per rank.
+std::vector<ClusterNode> dealt_in_turn(std::vector<ClusterNode> placed);
+
 /// "node1 (2 ranks), node2 (1 rank)"
 std::string placement_text(const std::vector<ClusterNode>& nodes);
 

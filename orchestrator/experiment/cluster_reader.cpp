@@ -100,6 +100,9 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   options.nodes = count("nodes");
   options.ranks_per_node = count("ranks_per_node");
   options.gpus_per_node = count("gpus_per_node");
+  options.dealt = table->boolean("dealt").value_or(false);
+  if (options.dealt && options.gpus_per_node > 0)
+    table->complain("dealt", "cluster.dealt is for ranks on CPUs: GPUs are given node by node");
   options.jobs = table->name<ClusterJobs>("jobs").value_or(ClusterJobs::one);
   options.jobs_ahead = static_cast<int>(table->integer("jobs_ahead").value_or(options.jobs_ahead));
   options.partition = table->text("partition").value_or("");
@@ -116,6 +119,8 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
       table->complain("", "[cluster] needs hosts = [\"node1:4\", ...] or slurm = true");
   } else if (table->has("hosts")) {
     table->complain("hosts", "cluster.hosts and cluster.slurm exclude each other: Slurm chooses");
+  } else if (options.dealt) {
+    table->complain("dealt", "cluster.dealt is for hosts: ranks of Slurm fill node after node");
   } else if (!options.remote_shell.empty()) {
     table->complain("remote_shell", "cluster.remote_shell is for hosts: Slurm starts ranks itself");
   }

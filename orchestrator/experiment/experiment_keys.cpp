@@ -315,6 +315,9 @@ TableKeys cluster_keys() {
             "docker"},
            {"nodes", rule::whole(0, kMostNodes), "0: all", "0"},
            {"ranks_per_node", rule::whole(0, kMostNodes), "0: equal shares", "0"},
+           {"dealt", rule::boolean(),
+            "number ranks over the hosts in turn, as a cyclic distribution does, not host by host",
+            "false"},
            {"gpus_per_node", rule::whole(0, kMostGpus), "what each node is asked for", "0"},
            {"jobs", rule::word<ClusterJobs>(),
             "all launches as job steps of one allocation, or a job of Slurm for each, in their "

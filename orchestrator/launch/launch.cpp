@@ -414,13 +414,15 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
 
 namespace {
 
-/// Does a profile or a knob of Open MPI number the ranks over the nodes in turn?
-bool deals_ranks(const std::vector<Command>& commands) {
-  constexpr std::array kWords{"--mca", "rmaps_base_ranking_policy", "node"};
-  return std::any_of(commands.begin(), commands.end(), [&](const Command& command) {
-    return std::search(command.argv.begin(), command.argv.end(), kWords.begin(), kWords.end()) !=
-           command.argv.end();
-  });
+/// Over the nodes in turn, by the experiment's word, or by Open MPI's parameter, which goes before.
+bool deals_ranks(const std::vector<Command>& commands, const LaunchShape& shape) {
+  constexpr std::array kWords{"--mca", "rmaps_base_ranking_policy"};
+  for (const Command& command : commands) {
+    const auto& argv = command.argv;
+    const auto at = std::search(argv.begin(), argv.end(), kWords.begin(), kWords.end());
+    if (argv.end() - at > 2) return at[2] == "node";
+  }
+  return shape.dealt;
 }
 
 RankHosts hosts_of(const Environment& environment, const LaunchSite& site,
@@ -432,17 +434,17 @@ RankHosts hosts_of(const Environment& environment, const LaunchSite& site,
     return hosts;
   }
   hosts.facts = environment.host_facts();
-  std::vector<std::pair<std::string, int>> slots;
+  std::vector<ClusterNode> slots;
   std::set<std::string> nodes;
   for (const auto& host : environment.shape().hosts) {
-    slots.emplace_back(host.node.empty() ? host.name : host.node, host.slots);
-    nodes.insert(slots.back().first);
+    slots.push_back({host.node.empty() ? host.name : host.node, host.slots});
+    nodes.insert(slots.back().name);
   }
+  if (deals_ranks(commands, environment.shape())) slots = dealt_in_turn(std::move(slots));
   hosts.count = static_cast<int>(nodes.size());
   const auto slurm = environment.provenance().value(nlohmann::json::json_pointer("/cluster/slurm"),
                                                     nlohmann::json::object());
   place_hosts(slots, slurm.value("topology", ""), hosts);
-  if (deals_ranks(commands)) hosts.of_ranks = dealt_in_turn(hosts.of_ranks);
   if (hosts.places.empty()) hosts.places = site.cluster->measured_places();
   return hosts;
 }

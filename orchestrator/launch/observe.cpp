@@ -93,24 +93,7 @@ std::string why_misplaced(const std::vector<std::string>& of_ranks,
   return "";
 }
 
-std::vector<std::string> dealt_in_turn(const std::vector<std::string>& of_ranks) {
-  std::vector<std::pair<std::string, int>> left;
-  for (const auto& node : of_ranks) {
-    const auto known =
-        std::find_if(left.begin(), left.end(), [&](const auto& one) { return one.first == node; });
-    if (known == left.end())
-      left.emplace_back(node, 1);
-    else
-      ++known->second;
-  }
-  std::vector<std::string> dealt;
-  while (dealt.size() < of_ranks.size())
-    for (auto& [node, count] : left)
-      if (count-- > 0) dealt.push_back(node);
-  return dealt;
-}
-
-void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
+void place_hosts(const std::vector<ClusterNode>& slots, const std::string& topology,
                  RankHosts& hosts) {
   for (const auto& [name, count] : slots)
     hosts.of_ranks.insert(hosts.of_ranks.end(), static_cast<std::size_t>(count), name);

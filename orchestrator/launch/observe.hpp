@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "containers/cluster/host_list.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
@@ -25,11 +26,8 @@ struct RankHosts {
 
 /// The machines of a launch with `slots` ranks on each of them in turn, and where they stand.
 /// @param topology what `scontrol show topology` said, "" = nothing; what is declared goes before
-void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
+void place_hosts(const std::vector<ClusterNode>& slots, const std::string& topology,
                  RankHosts& hosts);
-
-/// The same ranks dealt to these nodes in turn, one to each that has slots left.
-std::vector<std::string> dealt_in_turn(const std::vector<std::string>& of_ranks);
 
 /// One sentence where ranks that were given one node run on several machines, so that what is said
 /// of their pairs would be wrong; "" = none do. A node's own name may be any.

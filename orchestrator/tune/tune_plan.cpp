@@ -23,6 +23,8 @@ namespace {
 
 using Knobs = std::map<std::string, std::string>;
 
+constexpr const char* kRankingKnob = "mca.rmaps_base_ranking_policy";
+
 /// NCCL between GPUs of this machine that nobody keeps from each other's memory.
 bool reaches_peers(const Experiment& experiment, const PlannedGroup& group,
                    const EnvironmentProfile& profile) {
@@ -53,7 +55,7 @@ SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& pro
   context.ranks = group.ranks;
   context.nodes = group.nodes;
   context.size = cell.size;
-  const auto ranking = group.knobs.find("mca.rmaps_base_ranking_policy");
+  const auto ranking = group.knobs.find(kRankingKnob);
   context.dealt = ranking != group.knobs.end() && ranking->second == "node";
   // Over several nodes some ranks share one, unless each has its own.
   const bool apart = profile.kind == EnvironmentKind::cross_docker || each_has_a_node(group);
@@ -118,6 +120,8 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                   [&](const Expression& expression) { return expression.matches(view); });
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
+  if (!group.knobs.contains(kRankingKnob))
+    context.dealt = experiment.cluster && experiment.cluster->dealt;
   context.huge_pages = options.huge_pages;
   // Of what NCCL has on NVLink the tables of algorithms know LL128 alone, NVLS is a profile's
   // choice.

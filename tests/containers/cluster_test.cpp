@@ -20,6 +20,7 @@
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using dynamiccl::test::NearHosts;
 
@@ -261,6 +262,37 @@ TEST_CASE("ranks get equal shares of the nodes, none beyond its slots") {
   CHECK_THROWS_WITH(place_ranks(nodes, 10, 0), "10 ranks cannot be placed: 3 nodes take 9");
   CHECK_THROWS_WITH(place_ranks(nodes, 6, 2),
                     "6 ranks cannot be placed: 3 nodes take 5 at 2 per node");
+}
+
+TEST_CASE("ranks are dealt to the hosts in turn, one to each that has room", "[E-75]") {
+  const auto text = [](const std::vector<ClusterNode>& placed) {
+    std::string names;
+    for (const auto& node : dealt_in_turn(placed)) names += node.name + std::to_string(node.slots);
+    return names;
+  };
+  CHECK(text({{"a", 2}, {"b", 2}}) == "a1b1a1b1");
+  CHECK(text({{"a", 1}, {"b", 3}}) == "a1b1b1b1");
+  CHECK(text({}).empty());
+
+  ClusterOptions options = by_ssh();
+  options.hosts = {{"node1", 2}, {"node2", 2}};
+  options.dealt = true;
+  const auto session = std::make_shared<ClusterSession>(options, 1);
+  const auto plan = plan_environment(bare(), {"run-7", 4, {}, session});
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto argv = plan.rank_command(rank, {"/b/worker"}, {});
+    CHECK(argv[argv.size() - 2] == (rank % 2 == 0 ? "node1" : "node2"));
+  }
+  CHECK(plan.shape.dealt);
+  CHECK(plan.shape.hosts.size() == 2);
+  // Another order is another thing to measure.
+  CHECK_THAT(placement_key(options, 2), EndsWith("on 2 nodes, dealt in turn"));
+  EnvironmentProfile docker = bare();
+  docker.kind = EnvironmentKind::cross_docker;
+  docker.network = Sharing::host;
+  if (!find_program("ssh").empty())
+    CHECK_THAT(cluster_unavailable_reason(docker, *session).value_or(""),
+               ContainsSubstring("cluster.dealt numbers ranks on bare metal or in Apptainer"));
 }
 
 TEST_CASE("what Slurm prints is read, jobs of others are left out") {

@@ -134,8 +134,9 @@ std::string place_text(const LaunchSite& site) {
 }
 
 std::string placement_of(const PlannedGroup& group, const ClusterSession& cluster) {
-  return placement_text(
-      place_ranks(cluster.nodes(), group.ranks, cluster.options().ranks_per_node));
+  const auto& options = cluster.options();
+  return placement_text(place_ranks(cluster.nodes(), group.ranks, options.ranks_per_node)) +
+         (options.dealt ? ", dealt in turn" : "");
 }
 
 json group_json(const PlannedGroup& group, const Experiment& experiment, const LaunchSite& site) {

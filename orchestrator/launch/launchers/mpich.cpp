@@ -22,6 +22,7 @@ std::vector<Command> build_mpich(const LaunchRequest& request) {
     // The hosts are containers, of which the allocation around knows nothing.
     if (by_agent && !shape.step_prefix.empty()) argv.insert(argv.end(), {"-rmk", "user"});
     argv.insert(argv.end(), {"-hosts", join(hosts, ",")});
+    if (shape.dealt) argv.insert(argv.end(), {"-ppn", "1"});
     // The proxies call back: containers cannot resolve the machine's own name.
     if (!shape.host_address.empty()) argv.insert(argv.end(), {"-localhost", shape.host_address});
     // The current folder need not exist inside.

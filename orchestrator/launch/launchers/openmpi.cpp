@@ -84,6 +84,7 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
     mca.try_emplace("mpi_yield_when_idle", "1");
   }
   if (many_hosts) add_hosts(argv, request);
+  if (shape.dealt) mca.try_emplace("rmaps_base_ranking_policy", "node");
   for (const auto& [name, value] : mca) argv.insert(argv.end(), {"--mca", name, value});
   for (const auto& [name, value] : request.environment)
     argv.insert(argv.end(), {"-x", fmt::format("{}={}", name, value)});

@@ -465,6 +465,11 @@ TEST_CASE("an experiment names its hosts, or Slurm and how many nodes") {
         std::string::npos);
   CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\npartition = \"x\"\n").find("slurm = true") !=
         std::string::npos);
+  CHECK(parsed(kGood + "[cluster]\nhosts = \"n1:2,n2:2\"\ndealt = true\n").cluster->dealt);
+  CHECK(mistakes(kGood + "[cluster]\nslurm = true\ndealt = true\n")
+            .find("cluster.dealt is for hosts: ranks of Slurm") != std::string::npos);
+  CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\ndealt = true\ngpus_per_node = 1\n")
+            .find("cluster.dealt is for ranks on CPUs") != std::string::npos);
   CHECK(mistakes(kGood + "[cluster]\nslurm = true\noptions = \"rm\"\n").find("no option") !=
         std::string::npos);
 }

@@ -11,6 +11,7 @@
 #include "orchestrator/launch/launch.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -108,6 +109,17 @@ TEST_CASE("MPICH across containers names the host's address and a folder that ex
   CHECK(line(request) ==
         "mpirun.mpich -launcher ssh -launcher-exec /run/agent -hosts w0:1,w1:1 -localhost "
         "172.30.0.1 -wdir / -n 2 /b/worker /r/run.json");
+}
+
+TEST_CASE("launchers are told to deal ranks to the hosts in turn, unless a setting says how") {
+  auto request = request_for(Backend::mpich);
+  request.shape = two_containers();
+  request.shape.dealt = true;
+  CHECK_THAT(line(request), ContainsSubstring("-hosts w0:1,w1:1 -ppn 1 "));
+  request.backend = Backend::openmpi;
+  CHECK_THAT(line(request), ContainsSubstring("--mca rmaps_base_ranking_policy node "));
+  request.mca["rmaps_base_ranking_policy"] = "slot";
+  CHECK_THAT(line(request), ContainsSubstring("--mca rmaps_base_ranking_policy slot "));
 }
 
 TEST_CASE("a setting names the folders that ranks and programs lie in") {

@@ -45,12 +45,6 @@ TEST_CASE("ranks that were spread over nodes are told from those that fill them"
   CHECK(why_misplaced({}, {on_host(0, "x"), on_host(1, "y")}).empty());
 }
 
-TEST_CASE("ranks that a setting deals to nodes in turn are where it puts them", "[E-75]") {
-  CHECK(dealt_in_turn({"a", "a", "b", "b"}) == std::vector<std::string>{"a", "b", "a", "b"});
-  CHECK(dealt_in_turn({"a", "b", "b", "b"}) == std::vector<std::string>{"a", "b", "b", "b"});
-  CHECK(dealt_in_turn({}).empty());
-}
-
 TEST_CASE("a login that sshd does not take is told with the setting that takes it") {
   CHECK_THAT(refused_login_clause("kex_exchange_identification: read: Connection reset by peer\n"),
              ContainsSubstring("MaxStartups"));

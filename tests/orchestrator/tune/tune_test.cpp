@@ -108,6 +108,34 @@ hosts = ["a", "b"]
   }
 }
 
+TEST_CASE("a search may number ranks host by host where the experiment deals them", "[E-75]") {
+  const auto can_renumber = [](const std::string& more) {
+    const auto experiment = testing::parsed(R"(name = "demo"
+[axes]
+environment = "bare-metal"
+backend = "openmpi"
+architecture = "ring"
+ranks = 4
+[[work]]
+collective = "allreduce"
+size = "1MiB"
+[cluster]
+hosts = ["a:2", "b:2"]
+)" + more);
+    Capabilities can;
+    can.why_not_placed = [](int) { return std::string(); };
+    can.nodes_of = [](int) { return 2; };
+    const auto plan = make_tune_plan(experiment, make_plan(experiment, can, nullptr),
+                                     tune_options_of(experiment));
+    return plan.tasks.at(0).search.task.space->knob_index("ranking").has_value();
+  };
+  CHECK(can_renumber("dealt = true\n"));
+  CHECK_FALSE(can_renumber(""));
+  // What a knob says goes before.
+  CHECK_FALSE(
+      can_renumber("dealt = true\n[knobs.openmpi.mca]\nrmaps_base_ranking_policy = \"slot\"\n"));
+}
+
 TEST_CASE("where switches are declared to sum, no other setting is ever launched", "[E-144]") {
   const auto most_arms = [](const std::string& machine) {
     std::size_t most = 0;
