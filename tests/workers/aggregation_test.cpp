@@ -13,6 +13,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <thread>
@@ -261,6 +262,82 @@ TEST_CASE("a killed aggregator ends its ranks' calls within five seconds, one th
   CHECK(never[0].find("no aggregator answers") != std::string::npos);
 }
 
+TEST_CASE("a rank is waited for longer than an aggregator that says nothing") {
+  Program program(2);
+  std::atomic<int> right = 0;
+  const auto thrown = on_ranks(
+      2, [&](int) { return at(program.port); },
+      [&](int rank, AggregationLink& link) {
+        std::vector<float> values(1000, 1);
+        if (rank == 1)
+          std::this_thread::sleep_for(AggregationLink::kSilence + std::chrono::milliseconds(500));
+        link.allreduce(values.data(), values.data(), values.size(), DataType::float32);
+        right += values == std::vector<float>(1000, 2) ? 1 : 0;
+      });
+  CHECK(thrown == std::vector<std::string>(2));
+  CHECK(right == 2);
+}
+
+TEST_CASE("a rank with other slots than the aggregator's meets none") {
+  Program program(2);
+  const int end = socket(AF_INET, SOCK_DGRAM, 0);
+  const sockaddr_in to = local(program.port);
+  const auto is_answered = [&](std::uint64_t slots) {
+    const AggregationHeader hello{0xabcd, slots, 1, AggregationKind::hello, 0};
+    sendto(end, &hello, sizeof hello, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    pollfd waker{end, POLLIN, 0};
+    return poll(&waker, 1, slots == kAggregationSlots ? 10'000 : 300) > 0;
+  };
+  CHECK_FALSE(is_answered(2 * kAggregationSlots));
+  CHECK_FALSE(is_answered(kAggregationSlots / 2));
+  CHECK(is_answered(kAggregationSlots));
+  close(end);
+}
+
+TEST_CASE("datagrams of strangers, of no sense and of any length change no sum", "[safety]") {
+  Program program(2);
+  std::atomic<bool> end = false;
+  std::thread stranger([&] {
+    const int out = socket(AF_INET, SOCK_DGRAM, 0);
+    const sockaddr_in to = local(program.port);
+    std::mt19937 random(3);
+    std::vector<std::uint8_t> bytes(65507);
+    while (!end) {
+      for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
+      AggregationHeader header{0xabcd, random() % 512, static_cast<std::uint16_t>(random() % 4),
+                               static_cast<AggregationKind>(random() % 6),
+                               static_cast<std::uint32_t>(random() % 400)};
+      // Another job's key, or this one's on what is too long, too short, or of no rank.
+      if (random() % 2 == 0) header.key = 0xabce;
+      if (header.key == 0xabcd) header.rank = 7;
+      std::memcpy(bytes.data(), &header, sizeof header);
+      for (const std::size_t length :
+           {bytes.size(), std::size_t{1464}, std::size_t{23}, sizeof header + 4 * header.elements})
+        sendto(out, bytes.data(), length, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+      header.rank = 0;
+      header.key = 0xabcd;
+      std::memcpy(bytes.data(), &header, sizeof header);
+      sendto(out, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    close(out);
+  });
+  std::atomic<int> right = 0;
+  const auto thrown = on_ranks(
+      2, [&](int) { return at(program.port); },
+      [&](int, AggregationLink& link) {
+        for (int i = 0; i < 50; ++i) {
+          std::vector<std::int32_t> values(5000, i);
+          link.allreduce(values.data(), values.data(), values.size(), DataType::int32);
+          right += values == std::vector<std::int32_t>(5000, 2 * i) ? 1 : 0;
+        }
+      });
+  end = true;
+  stranger.join();
+  CHECK(thrown == std::vector<std::string>(2));
+  CHECK(right == 100);
+}
+
 TEST_CASE("an aggregator ends when whoever started it is gone") {
   Program program(2);
   close(std::exchange(program.held, -1));
@@ -276,7 +353,7 @@ TEST_CASE("a slot adds a rank once, keeps its sum for who lost it, and forgets i
   AggregationPacket packet{{1, 5, 0, AggregationKind::sum, 1}, {10}};
   using Then = AggregationPool::Then;
   CHECK(pool.take(packet, sum) == Then::nothing);
-  CHECK(pool.take(packet, sum) == Then::nothing);
+  CHECK(pool.take(packet, sum) == Then::tell_waits);
   packet.header.rank = 1;
   packet.values[0] = 4;
   CHECK(pool.take(packet, sum) == Then::tell_all);

@@ -82,6 +82,7 @@ AggregationLink::AggregationLink(const std::string& place, int rank, int ranks)
   DYN_ASSERT(slash != std::string::npos && colon < slash, "the launcher writes the place");
   header_.key = std::stoull(place.substr(slash + 1), nullptr, 16);
   header_.rank = static_cast<std::uint16_t>(rank);
+  header_.sequence = kAggregationSlots;
   meet(place.substr(0, colon), std::stoi(place.substr(colon + 1)));
 }
 
@@ -107,11 +108,10 @@ void AggregationLink::meet(const std::string& addresses, int port) {
     if (connect(datagrams_.descriptor(), reinterpret_cast<sockaddr*>(&from), sizeof from) == 0)
       return;
   }
-  throw Error(
-      ErrorKind::environment,
-      fmt::format("no aggregator answers at {} port {} by UDP: it has ended, or the network "
-                  "between lets no UDP through",
-                  addresses, port));
+  throw Error(ErrorKind::environment,
+              fmt::format("no aggregator answers at {} port {} by UDP: it has ended, or is another "
+                          "build's, or the network between lets no UDP through",
+                          addresses, port));
 }
 
 void AggregationLink::allreduce(const void* in, void* out, std::size_t count, DataType type) {
@@ -141,21 +141,18 @@ void AggregationLink::stream(Numbers numbers) {
     send(numbers, chunk);
   datagrams_.flush();
   std::size_t left = chunks;
-  auto heard = Clock::now();
-  auto looked = heard;
+  heard_ = Clock::now();
+  auto looked = heard_;
   while (left > 0) {
-    const std::size_t answered =
-        wait_for_answer(std::chrono::milliseconds(2)) ? take_answers(numbers) : 0;
-    left -= answered;
+    if (wait_for_answer(std::chrono::milliseconds(2))) left -= take_answers(numbers);
     const auto now = Clock::now();
-    if (answered > 0) heard = now;
     if (now - looked < std::chrono::milliseconds(1)) continue;
     looked = now;
-    if (now - heard > kSilence)
+    if (now - heard_ > kSilence)
       throw Error(
           ErrorKind::environment,
           fmt::format("the aggregator at {} has not answered for {} s: it has ended, or the "
-                      "network between, or another rank, whose own record says why",
+                      "network between",
                       place_.substr(0, place_.rfind('/')), kSilence.count() / 1000));
     repeat(numbers, now);
   }
@@ -167,6 +164,7 @@ std::size_t AggregationLink::take_answers(const Numbers& numbers) {
   std::size_t answered = 0;
   datagrams_.receive([&](const AggregationPacket& packet, const sockaddr_in&) {
     const AggregationHeader& header = packet.header;
+    if (header.key == header_.key) heard_ = now;
     Flight& flight = flights_[header.sequence % kAggregationSlots];
     if (header.key != header_.key || header.kind != numbers.kind || !flight.open ||
         flight.sequence != header.sequence)
@@ -206,6 +204,20 @@ void AggregationLink::repeat(const Numbers& numbers, Clock::time_point now) {
       send(numbers, static_cast<std::size_t>(flight.sequence - numbers.first));
   }
   datagrams_.flush();
+}
+
+nlohmann::json to_json(const AggregationLink::Counts& counts) {
+  return {{"chunks", counts.sent},
+          {"sent_again", counts.sent_again},
+          {"largest_error", counts.largest_error}};
+}
+
+const std::string& aggregator_place(const std::map<std::string, std::string>& knobs) {
+  const auto place = knobs.find("aggregator");
+  if (place == knobs.end())
+    throw Error(ErrorKind::input,
+                "no aggregator was started for this launch: it is the orchestrator that starts it");
+  return place->second;
 }
 
 /// RFC 6298.

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "workers/aggregation/datagrams.hpp"
 
@@ -32,7 +34,8 @@ class AggregationLink {
   /// All-reduce of float32 (in fixed point, scaled for this call) or int32 (modulo 2^32); `out` may
   /// be `in`. Ranks: all, with calls in the same order.
   /// @throws Error(input) for other types and numbers that are not finite, on all ranks
-  /// @throws Error(environment) when the aggregator has not answered for kSilence
+  /// @throws Error(environment) when the aggregator has not answered for kSilence, be it that it
+  /// waits for other ranks, for which there is no limit here
   void allreduce(const void* in, void* out, std::size_t count, DataType type);
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
@@ -59,12 +62,19 @@ class AggregationLink {
   AggregationHeader header_;
   int ranks_;
   Datagrams datagrams_;
-  std::uint64_t next_ = 0;  ///< sequence of the next call's first chunk
+  Clock::time_point heard_;  ///< when the aggregator last answered
+  std::uint64_t next_ = 0;   ///< sequence of the next call's first chunk
   std::vector<Flight> flights_;
   std::vector<AggregationPacket> out_;  ///< of each slot
   double delay_us_ = 0;                 ///< smoothed, as TCP does
   double spread_us_ = 0;
   Counts counts_;
 };
+
+/// For records: chunks, sent_again, largest_error.
+nlohmann::json to_json(const AggregationLink::Counts& counts);
+
+/// Where a launch's aggregator is, of a cell's settings. @throws Error(input) where it has none
+const std::string& aggregator_place(const std::map<std::string, std::string>& knobs);
 
 }  // namespace dynamiccl

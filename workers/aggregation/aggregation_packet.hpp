@@ -8,9 +8,10 @@ namespace dynamiccl {
 
 /// What an aggregator does with a chunk; what it answers is of the same kind.
 enum class AggregationKind : std::uint16_t {
-  hello,    ///< "I am this rank": answered alone
-  sum,      ///< adds, modulo 2^32
-  greatest  ///< the greatest of the ranks' numbers
+  hello,     ///< "I am this rank, of so many slots" (sequence): answered alone, if so many
+  sum,       ///< adds, modulo 2^32
+  greatest,  ///< the greatest of the ranks' numbers
+  waits      ///< answered alone: the chunk is here, others' are not
 };
 
 /// The head of a datagram. Host byte order: a launch runs on one kind of machine.

@@ -40,7 +40,7 @@ AggregationPool::Then AggregationPool::take(const AggregationPacket& packet,
     return Then::nothing;
   } else if (slot.seen[header.rank]) {
     answer = &slot.sum;
-    return slot.count == ranks_ ? Then::tell_one : Then::nothing;
+    return slot.count == ranks_ ? Then::tell_one : Then::tell_waits;
   } else {
     combine(slot.sum, packet);
   }

@@ -14,9 +14,10 @@ namespace dynamiccl {
 class AggregationPool {
  public:
   enum class Then {
-    nothing,   ///< waits for other ranks, or was not worth an answer
-    tell_all,  ///< the sum is whole
-    tell_one   ///< it was before: this rank lost it
+    nothing,    ///< waits for other ranks, or was not worth an answer
+    tell_all,   ///< the sum is whole
+    tell_one,   ///< it was before: this rank lost it
+    tell_waits  ///< this rank asks again for what lacks other ranks
   };
 
   explicit AggregationPool(int ranks);

@@ -47,13 +47,22 @@ class Aggregator {
   void take(const AggregationPacket& packet, const sockaddr_in& from) {
     const std::size_t rank = packet.header.rank;
     if (packet.header.key != key_ || rank >= of_rank_.size()) return;
+    const bool meets = packet.header.kind == AggregationKind::hello;
+    // With other slots than ours it would take some that others still wait for.
+    if (meets && packet.header.sequence != kAggregationSlots) return;
     of_rank_[rank] = from;
     const AggregationPacket* sum = &packet;
-    const auto then = packet.header.kind == AggregationKind::hello ? AggregationPool::Then::tell_one
-                                                                   : pool_.take(packet, sum);
+    const auto then = meets ? AggregationPool::Then::tell_one : pool_.take(packet, sum);
     if (then == AggregationPool::Then::tell_all)
       for (const sockaddr_in& to : of_rank_) datagrams_.add(*sum, &to);
-    if (then != AggregationPool::Then::tell_one) return;
+    if (then == AggregationPool::Then::tell_waits) {
+      waits_.header = packet.header;
+      waits_.header.kind = AggregationKind::waits;
+      waits_.header.elements = 0;
+      sum = &waits_;
+    } else if (then != AggregationPool::Then::tell_one) {
+      return;
+    }
     datagrams_.add(*sum, &of_rank_[rank]);
     // Asked for twice: the others may be past it, and what comes next takes its slot.
     datagrams_.flush();
@@ -62,6 +71,7 @@ class Aggregator {
   std::uint64_t key_;
   AggregationPool pool_;
   std::vector<sockaddr_in> of_rank_;
+  AggregationPacket waits_{};
   Datagrams datagrams_;
 };
 

@@ -25,9 +25,7 @@ void run_allreduce(const Call& c, PhaseTimes& /*times*/) {
   c.comm.allreduce(c.in, c.out, c.layout.count, c.type);
 }
 void run_aggregated_allreduce(const Call& c, PhaseTimes& /*times*/) {
-  if (c.aggregation == nullptr)
-    throw Error(ErrorKind::input,
-                "no aggregator was started for this launch: it is the orchestrator that starts it");
+  DYN_ASSERT(c.aggregation != nullptr, "a cell that uses an aggregator has met it");
   c.aggregation->allreduce(c.in, c.out, c.layout.count, c.type);
 }
 void run_allgather(const Call& c, PhaseTimes& /*times*/) {

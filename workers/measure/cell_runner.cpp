@@ -392,9 +392,8 @@ void CellRunner::start(Work& work, CellRecord& record) {
   // Our own operations on GPUs are made of the library's collectives, which have settings too.
   const std::string chosen = library_runs || comm_.works_on_gpu() ? comm_.choose(work.shape) : "";
   record.algorithm = library_runs ? chosen : std::string(work.operation->own_algorithm);
-  if (const auto place = work.cell.knobs.find("aggregator");
-      place != work.cell.knobs.end() && !aggregation_)
-    aggregation_.emplace(place->second, comm_.rank(), comm_.size());
+  if (work.cell.algorithm == "aggregator" && !aggregation_)
+    aggregation_.emplace(aggregator_place(work.cell.knobs), comm_.rank(), comm_.size());
   work.source = DataSource(data_key(config_.seed, work.cell.id), work.cell.datatype, comm_.size(),
                            work.settings.op);
   captured_batch_ = 0;
@@ -408,10 +407,7 @@ void CellRunner::start(Work& work, CellRecord& record) {
 
 nlohmann::json CellRunner::aggregated() const {
   if (!aggregation_) return {};
-  const AggregationLink::Counts& counts = aggregation_->counts();
-  return {{"chunks", counts.sent},
-          {"sent_again", counts.sent_again},
-          {"largest_error", counts.largest_error}};
+  return to_json(aggregation_->counts());
 }
 
 CellRecord CellRunner::run(const WorkCell& cell, int position) {
