@@ -297,13 +297,19 @@ void require_no_folder(const std::vector<WorkCell>& cells) {
                       cell.algorithm));
 }
 
+bool goes_by_aggregator(const WorkCell& cell) {
+  const auto packing = cell.knobs.find("packing");
+  return cell.algorithm == "aggregator" ||
+         (packing != cell.knobs.end() && packing->second == name_of(Packing::aggregated));
+}
+
 /// Started for cells that go through one, which learn where it is: "ADDRESS,ADDRESS...:PORT/KEY".
 std::shared_ptr<HeldCommand> start_aggregator(RunConfig& config, const LaunchSite& site,
                                               const std::string& folder) {
   std::shared_ptr<HeldCommand> aggregator;
   std::string place;
   for (WorkCell& cell : config.cells) {
-    if (cell.algorithm != "aggregator") continue;
+    if (!goes_by_aggregator(cell)) continue;
     if (aggregator == nullptr) {
       std::random_device random;
       const std::string key = fmt::format("{:08x}{:08x}", random(), random());

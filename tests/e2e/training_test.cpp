@@ -14,6 +14,45 @@
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 
+TEST_CASE("an aggregator sums the gradients of a training, as near as fixed point is", "[C-49]") {
+  const Program program;
+  const std::string file = program.file("training.toml", R"(name = "aggregated"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 3
+[[work]]
+training = "bsp-a2a"
+packing = ["none", "aggregated"]
+model = "cnn-small"
+batch = 4
+samples = 64
+oracle = 3
+[protocol]
+warmup = 1
+iterations = 3
+launches = 1
+)");
+  const auto run = program.run({"run", file});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto rows = program.rows(
+      "SELECT json_extract(t.details_json, '$.aggregator.chunks') AS chunks, v.max_difference, "
+      "v.wrong, v.wire_bytes FROM v_training v JOIN training t ON t.measurement_id = "
+      "v.measurement_row AND t.rank = 0 ORDER BY v.wire_bytes");
+  REQUIRE(rows.size() == 2);
+  for (const auto& row : rows) {
+    INFO(row.dump());
+    CHECK(row["wrong"] == 0);
+    CHECK(row["max_difference"].get<double>() <= 1e-6);
+  }
+  CHECK(rows[0]["chunks"].get<int>() > 0);
+  CHECK(rows[1]["chunks"].is_null());
+  // Each rank sends its gradients once, not 2 (N - 1) / N times.
+  CHECK(rows[0]["wire_bytes"].get<double>() < 0.76 * rows[1]["wire_bytes"].get<double>());
+}
+
 TEST_CASE("methods and PyTorch's own engine train in every environment, and are bit-equal") {
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
   for (const char* name : {"singularity", "single-docker", "cross-docker"}) need(profiles.at(name));

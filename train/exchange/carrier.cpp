@@ -15,6 +15,7 @@ GradientCarrier carrier_of(Communicator& comm, const ExchangePlan& plan) {
         fmt::format("summed by the library at a chief, host memory over {} to the server", library),
         fmt::format("{}, chief to server over {}", comm.library(), library)};
   }
+  if (plan.path.aggregation != nullptr) return {"host memory, summed by an aggregator", "UDP"};
   // DeAR's halves are the library's own where it queues its work on the GPU.
   const bool own_halves = method_row(plan.method).split && comm.queue() != nullptr;
   if (comm.works_on_gpu() && goes_by_host(plan) && !own_halves) {

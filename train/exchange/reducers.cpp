@@ -12,14 +12,15 @@
 #include "train/exchange/gpu_pushes.hpp"
 #include "train/exchange/lanes.hpp"
 #include "train/exchange/ring_halves.hpp"
+#include "workers/aggregation/aggregation_link.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// The library's all-reduce, or our own: of packed values, or where it is faster. All ranks take
-/// one order where the method has one of its own: ranks that call in different orders would add
-/// different pieces.
+/// The library's all-reduce, an aggregator's, or our own: of packed values, or where it is faster.
+/// All ranks take one order where the method has one of its own: ranks that call in different
+/// orders would add different pieces.
 class AllReduce final : public Reducer {
  public:
   AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients, CallSettings* settings)
@@ -29,7 +30,8 @@ class AllReduce final : public Reducer {
         stripes_(stripes_of(plan, comm.size())),
         order_(comm, plan.pieces.size()),
         settings_(settings) {
-    if (plan.packing != Packing::none || plan.path.own_ring) ring_.emplace(comm, plan, gradients);
+    if (plan.packing == Packing::exponents || plan.path.own_ring)
+      ring_.emplace(comm, plan, gradients);
   }
 
   void begin_step() override {
@@ -42,6 +44,7 @@ class AllReduce final : public Reducer {
       sent_bytes_ = ring_->sent_bytes();
       return true;
     }
+    if (plan_.path.aggregation != nullptr) return aggregate(plan_.pieces[index]);
     if (comm_.size() > 1) sum(index);
     comm_.complete();  // who waits for the sum reads it at once
     const auto ranks = static_cast<std::uint64_t>(comm_.size());
@@ -56,6 +59,13 @@ class AllReduce final : public Reducer {
   void agree(std::vector<std::size_t>& chosen) override { order_.agree(chosen); }
 
  private:
+  bool aggregate(const Piece& piece) {
+    float* data = gradients_ + piece.offset;
+    plan_.path.aggregation->allreduce(data, data, piece.count, DataType::float32);
+    sent_bytes_ += piece.count * sizeof(float);
+    return true;
+  }
+
   void sum(std::size_t index) {
     if (settings_ != nullptr) {
       const Piece& piece = plan_.pieces[index];

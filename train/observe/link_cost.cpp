@@ -233,6 +233,11 @@ bool depends_on_values(const TrainingSpec& spec) {
 
 }  // namespace
 
+bool needs_cost(const TrainingSpec& spec) {
+  return spec.compression == Codec::none || leaves_a_choice(spec) ||
+         method_row(spec.method).grouping == MessageGrouping::merged;
+}
+
 std::string link_key(const TrainingSpec& spec) {
   const std::string packed =
       spec.packing == Packing::none ? "" : fmt::format(", packed by {}", name_of(spec.packing));

@@ -32,6 +32,9 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec,
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
                                  TrainingWorker& worker, int cores);
 
+/// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
+bool needs_cost(const TrainingSpec& spec);
+
 /// Cells whose specs have one key send their messages along one path: they share a cost table.
 std::string link_key(const TrainingSpec& spec);
 

@@ -13,6 +13,8 @@
 
 namespace dynamiccl {
 
+class AggregationLink;
+
 /// How messages reach the library.
 struct GradientPath {
   std::size_t lanes = 1;  ///< of the library's queue, where the exchange is queued
@@ -21,6 +23,7 @@ struct GradientPath {
   bool by_host = false;
   /// There our own ring sums them, not the library.
   bool own_ring = false;
+  AggregationLink* aggregation = nullptr;  ///< sums them, where packing says so
 };
 
 /// A path that was tried, and what a message of the model's size took on it, the slowest rank's.

@@ -26,6 +26,7 @@
 #include "train/synchronise/round_driver.hpp"
 #include "train/synchronise/step_driver.hpp"
 #include "train/synchronise/worker_group.hpp"
+#include "workers/aggregation/aggregation_link.hpp"
 #include "workers/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/standing.hpp"
@@ -62,12 +63,6 @@ std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
 
 /// Rounds of neighbours that are checked, whatever the cell says.
 constexpr int kLeastOracle = 2;
-
-/// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
-bool needs_cost(const TrainingSpec& spec) {
-  return spec.compression == Codec::none || leaves_a_choice(spec) ||
-         method_row(spec.method).grouping == MessageGrouping::merged;
-}
 
 /// What was encoded in the measured steps.
 /// @param level whose messages these are, in the record's details
@@ -149,7 +144,8 @@ class TrainingRun final : public TrainingRunner {
   std::map<std::string, std::vector<TriedPath>> paths_;  ///< of each model
   std::unique_ptr<EngineGroup> engine_;                  ///< joined by the first cell that needs it
   CoreWait wait_;
-  std::unique_ptr<StepTuner> tuner_;  ///< of the cell, where it has one
+  std::optional<AggregationLink> aggregation_;  ///< of the launch, once a cell has gone by it
+  std::unique_ptr<StepTuner> tuner_;            ///< of the cell, where it has one
   std::uint64_t payload_bytes_ = 0;
 };
 
@@ -160,6 +156,8 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
     const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
     if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
     if (auto reason = why_not_trainable(comm_, config_, spec_); !reason.empty()) return reason;
+    if (spec_.packing == Packing::aggregated && !aggregation_)
+      aggregation_.emplace(aggregator_place(cell.knobs), comm_.rank(), comm_.size());
     if (auto reason = ranks_misfit(spec_, comm_.size()); !reason.empty()) return reason;
     spec_.servers = servers_ = servers_of(spec_, comm_.size());
     dedicated_ = dedicated_servers(spec_);
@@ -243,6 +241,7 @@ int TrainingRun::train_epochs(TrainingFigures& figures, EpochTrainer trainer) {
 
 /// Tried by the first cell of a model that has a choice.
 GradientPath TrainingRun::open_path(TrainingFigures& figures) {
+  if (spec_.packing == Packing::aggregated) return {1, false, false, &*aggregation_};
   // Servers, packed gradients and rings of our own have one path.
   if (servers_ > 0 || spec_.packing != Packing::none || spec_.compression != Codec::none) return {};
   if (method_row(spec_.method).split && comm_.queue() == nullptr) return {};
@@ -307,6 +306,9 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   } else {
     train_as_worker(record, plan);
   }
+  if (plan.path.aggregation == nullptr) return;
+  record.training->details["aggregator"] = to_json(plan.path.aggregation->counts());
+  payload_bytes_ = 0;  // which says nothing of the way that the library's messages take
 }
 
 /// @param collective_us nullopt where nobody saw it

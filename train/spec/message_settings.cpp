@@ -13,6 +13,17 @@ std::string packing_contradiction(const TrainingSpec& spec) {
         "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
         "mg-wfbp or dear",
         name_of(spec.packing), name_of(spec.method));
+  if (spec.packing != Packing::aggregated) return "";
+  if (method_row(spec.method).split)
+    return fmt::format(
+        "packing = \"aggregated\": an aggregator answers with whole sums, and {} sums in halves; "
+        "take bsp-a2a, wfbp-a2a, mg-wfbp or bytescheduler-a2a",
+        name_of(spec.method));
+  if (spec.synchronisation != Synchronisation::bsp)
+    return fmt::format(
+        "packing = \"aggregated\" with synchronisation = \"{}\" (partial): an aggregator sums the "
+        "gradients of each step; take bsp",
+        name_of(spec.synchronisation));
   return "";
 }
 
@@ -24,7 +35,8 @@ constexpr SettingRow kMessageRows[] = {
     setting<&Spec::merge>("merge", "how MG-WFBP finds its groups"),
     setting<&Spec::packing>(
         "packing",
-        "how gradients travel; exponents: lossless, host memory, own methods without servers")};
+        "how gradients travel (host memory, own methods without servers); exponents: lossless; "
+        "aggregated: in fixed point, summed by a process next to the nodes")};
 
 }  // namespace
 

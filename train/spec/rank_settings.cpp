@@ -18,7 +18,8 @@ std::string tuner_contradiction(const TrainingSpec& spec) {
   if (row.sums == SumPlace::server) why = "sums at a server by messages of our own";
   if (row.sums == SumPlace::neighbours) why = "averages with neighbours by messages of our own";
   if (row.split) why = "sums in halves around a ring of our own";
-  if (spec.packing != Packing::none) why = "packed values go around a ring of our own";
+  if (spec.packing != Packing::none)
+    why = "packed values are summed by a ring of our own or next to it";
   if (spec.compression != Codec::none) why = "encoded values go by calls of their own";
   if (spec.synchronisation != Synchronisation::bsp || spec.switch_to)
     why = "without BSP there is no all-reduce of gradients in each step";

@@ -29,9 +29,11 @@ DYN_NAMED_ENUM(
     gpu,     ///< by the servers' GPUs in rank order, of what NCCL sends and receives
     chief);  ///< by NCCL onto the first worker's GPU, which feeds a server without one by the host
 
-/// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
-/// memory, our own methods without servers).
-DYN_NAMED_ENUM(Packing, "packing", '-', none, exponents);
+/// How gradients travel (host memory, our own methods without servers).
+DYN_NAMED_ENUM(Packing, "packing", '-',
+               none,         ///< as they are
+               exponents,    ///< each frame's common exponent written once: lossless
+               aggregated);  ///< in fixed point, to an aggregator that sums them on the way
 /// What a GPU computes products in; weights, gradients and sums stay fp32.
 DYN_NAMED_ENUM(Precision, "precision", '-', fp32, tf32, bf16);
 /// How many samples each worker has of its own, whose averages are weighted by it (FedAvg).

@@ -93,7 +93,9 @@ TrainingSpec parsed_training(const Settings& settings, TrainingMethod method) {
 }
 
 TrainingSpec parsed_training(const WorkCell& cell) {
-  return parsed_training(cell.knobs, parse_named<TrainingMethod>(cell.algorithm));
+  Settings settings = cell.knobs;
+  settings.erase("aggregator");  // the launch's, where it has one
+  return parsed_training(settings, parse_named<TrainingMethod>(cell.algorithm));
 }
 
 const TrainingSpec& training_spec(const WorkCell& cell) {
