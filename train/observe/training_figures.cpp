@@ -127,19 +127,15 @@ std::optional<std::size_t> FigureCollector::first_without_loss() const {
   return static_cast<std::size_t>(bad - losses_.begin()) + 1;
 }
 
-void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelProfile& profile,
-              const LinkCost& link, int workers, int threads) {
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const LinkCost& link) {
   auto& details = figures.details;
-  details["workers"] = workers;
   details["servers"] = plan.servers;
   if (plan.servers > 0)
     details["placement"] =
         name_of(plan.colocated ? ServerPlacement::colocated : ServerPlacement::dedicated);
-  details["threads"] = threads;
   details["library"] = learner_library();
   details["messages"] = plan.pieces.size();
   details["credit_bytes"] = plan.credit_bytes;
-  details["lanes"] = plan.path.lanes;
   json pieces = json::array();
   for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
     const Piece& piece = plan.pieces[i];
@@ -153,10 +149,6 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelPro
   details["cost_busy_us"] = points_of(link.busy_time);
   details["cost_busy_second_us"] = points_of(link.busy_second);
   details["cost_lost_us"] = points_of(link.lost);
-  json ready = json::array();
-  for (const auto& gradient : profile.step.gradients)
-    ready.push_back({gradient.bytes, gradient.ready_us});
-  details["gradients"] = std::move(ready);
 }
 
 void describe(TrainingFigures& figures, const TrialResult& trial,

@@ -54,8 +54,7 @@ class FigureCollector {
 };
 
 /// The plan and the figures behind the prediction, for the record's details.
-void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelProfile& profile,
-              const LinkCost& link, int workers, int threads);
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const LinkCost& link);
 /// What was tried before one of the plans was taken.
 void describe(TrainingFigures& figures, const TrialResult& trial,
               const std::vector<ExchangePlan>& plans);

@@ -18,16 +18,17 @@ namespace {
 struct ReplayedWorker {
   std::vector<float> weights;
   std::vector<float> velocity;
-  std::uint64_t step = 0;  ///< of its data
-  RoundLengths lengths;    ///< which know its losses
+  std::vector<float> moved;  ///< D2: by the last average
+  std::uint64_t step = 0;    ///< of its data
+  RoundLengths lengths;      ///< which know its losses
 };
 
 class Replay {
  public:
   Replay(const ExchangePlan& plan, const TrainingSpec& spec, TrainingWorker& worker)
       : spec_(spec), worker_(worker), count_(worker.gradient_bytes() / sizeof(float)) {
-    const ReplayedWorker one{worker_.host_weights(), std::vector<float>(count_, 0.0F), 0,
-                             RoundLengths(spec)};
+    const ReplayedWorker one{
+        worker_.host_weights(), std::vector<float>(count_, 0.0F), {}, 0, RoundLengths(spec)};
     workers_.assign(static_cast<std::size_t>(worker.workers()), one);
     if (plan.codec.codec == Codec::none) return;
     coded_.emplace(plan, worker.workers());
@@ -168,13 +169,18 @@ class Replay {
       for (std::size_t of = 0; of < workers_.size(); ++of)
         if (of == w || shares[of] > 0)
           choco_take(known_[w], sent[of], static_cast<float>(shares[of]), of == w);
-      choco_go(known_[w], static_cast<float>(spec_.gossip_pull), workers_[w].weights.data());
+      choco_go(known_[w], workers_[w].weights.data());
     }
   }
   void average_neighbours(std::uint64_t round) {
     if (coded_) return average_replicas();
+    const bool compensated = spec_.synchronisation == Synchronisation::d2;
     std::vector<std::vector<float>> before;
-    for (const auto& worker : workers_) before.push_back(worker.weights);
+    for (auto& worker : workers_) {
+      if (compensated) worker.moved.resize(count_, 0.0F);
+      before.push_back(worker.weights);
+      for (std::size_t i = 0; i < worker.moved.size(); ++i) before.back()[i] += worker.moved[i];
+    }
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       const int number = static_cast<int>(w);
       const Mixing mixing =
@@ -182,7 +188,12 @@ class Replay {
       std::vector<const float*> of;
       for (const auto& from : mixing.from)
         of.push_back(before[static_cast<std::size_t>(from.worker)].data());
-      mix(mixing, number, before[w].data(), of, workers_[w].weights.data(), count_);
+      ReplayedWorker& one = workers_[w];
+      mix(mixing, number, before[w].data(), of, one.weights.data(), count_);
+      for (std::size_t i = 0; i < one.moved.size(); ++i) {
+        one.weights[i] = 0.5F * before[w][i] + 0.5F * one.weights[i];
+        one.moved[i] = (one.moved[i] - before[w][i]) + one.weights[i];
+      }
     }
   }
 

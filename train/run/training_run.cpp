@@ -44,17 +44,15 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
                      spec.slow_factor, spec.slow_worker);
 }
 
-/// Buffers as large as all gradients that a worker may hold besides them: one, and of a codec what
-/// it keeps back and knows besides; where averages have
-/// a momentum that and the weights that it goes from; a centre; the gradient that was sent last;
+/// Buffers as large as all gradients that a worker may hold besides them: one, and what codec and
+/// synchronisation keep; where averages have a momentum that and the weights that it goes from;
 /// the weights from which a way is encoded, and with neighbours two replicas and what one sent.
 /// Where values decide how many are sent, all may be, with their places and how many of each
 /// gradient there are.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
          static_cast<std::size_t>(codec_row(codec.codec).memories) +
-         (has_centre(spec.synchronisation) ? 1 : 0) +
-         (spec.synchronisation == Synchronisation::lag ? 1 : 0) +
+         static_cast<std::size_t>(synchronisation_row(spec.synchronisation).memories) +
          (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
          (codec_row(codec.codec).alike ? 0 : 2) +
          (codec.codec != Codec::none && method_row(spec.method).sums == SumPlace::neighbours ? 3
@@ -559,7 +557,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   train(record, plan);
   if (tuner_ != nullptr) tuner_->describe(figures);
   tuner_.reset();
-  describe(figures, plan, *profile_, cost, workers_, threads_);
+  describe(figures, plan, cost);
   const GradientCarrier carrier = carrier_of(comm_, plan);
   if (!method_row(spec_.method).engine) figures.details["carried_by"] = carrier.library;
   if (!is_server() && worker_->memory().on_gpu()) figures.details["path"] = carrier.path;

@@ -80,10 +80,6 @@ constexpr SettingRow kCodecRows[] = {
     setting<&Spec::layer_bits>(
         "layer_bits",
         "qsgd, diana: bits in all gradients, or by size: 8 in those of up to 4096 values"),
-    setting<&Spec::shift_rate>(
-        "shift_rate",
-        "diana: part of a difference by which what is known of a gradient changes; 0: by the bits",
-        0, 1),
     setting<&Spec::group_compression>(
         "group_compression",
         "group_size of 2 or more: codec of gradients within a group; compression is that of what "

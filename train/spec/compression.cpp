@@ -24,7 +24,6 @@ CodecSettings resolve_codec(const CodecSpec& spec, double momentum) {
   settings.density_warmup = spec.density_warmup;
   settings.bits = spec.bits;
   settings.layer_bits = spec.layer_bits;
-  settings.shift_rate = spec.shift_rate;
   settings.rank = spec.rank;
   settings.threshold = spec.threshold;
   settings.clip = spec.clip;
@@ -53,7 +52,6 @@ int value_bits(const CodecSettings& settings, std::size_t count) {
 }
 
 double shift_rate_of(const CodecSettings& settings, std::size_t count) {
-  if (settings.shift_rate > 0) return settings.shift_rate;
   const auto values = static_cast<double>(std::min(count, kQsgdBucket));
   const double levels = (1 << (value_bits(settings, count) - 1)) - 1;
   // QSGD's bound of its variance over the square of what it encodes.
@@ -141,7 +139,6 @@ std::string misplaced_setting(const CodecSpec& spec) {
                               {"density_warmup", spec.density_warmup > 0},
                               {"bits", spec.bits != usual.bits},
                               {"layer_bits", spec.layer_bits != usual.layer_bits},
-                              {"shift_rate", spec.shift_rate != usual.shift_rate},
                               {"rank", spec.rank != usual.rank},
                               {"threshold", spec.threshold != usual.threshold},
                               {"clip_each", spec.clip != usual.clip}};

@@ -89,11 +89,10 @@ struct CodecSettings {
   int density_warmup = 0;  ///< steps in which it comes down from kWarmDensity
   int bits = 4;            ///< of a value, QSGD and DIANA
   LayerBits layer_bits = LayerBits::even;
-  double shift_rate = 0;  ///< DIANA, as CodecSpec's
-  int rank = 2;           ///< columns of a factor, PowerSGD
-  double threshold = 0;   ///< least magnitude that is sent
-  double clip = 0;        ///< most of a gradient's norm, of all workers together; 0 = no limit
-  double momentum = 0;    ///< of a codec that takes it upon itself
+  int rank = 2;          ///< columns of a factor, PowerSGD
+  double threshold = 0;  ///< least magnitude that is sent
+  double clip = 0;       ///< most of a gradient's norm, of all workers together; 0 = no limit
+  double momentum = 0;   ///< of a codec that takes it upon itself
 };
 
 /// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
@@ -258,7 +257,6 @@ inline constexpr std::array kCodecs{
              .unbiased = true,
              .on_gpus = false,
              .by_bits = true,
-             .setting = "shift_rate",
              .bytes = level_bytes,
              .memories = 2,
              .of_all =
@@ -309,7 +307,6 @@ struct CodecSpec {
   int density_warmup = 0;  ///< steps until it is reached
   int bits = 4;            ///< of a value, QSGD and DIANA
   LayerBits layer_bits = LayerBits::even;
-  double shift_rate = 0;     ///< DIANA: part of a difference that is learnt; 0 = by the bits
   int rank = 2;              ///< of PowerSGD's factors
   double threshold = 0.001;  ///< least magnitude sent
   double clip = 0;           ///< DGC's limit of a gradient's norm; 0 = none

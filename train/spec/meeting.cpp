@@ -80,20 +80,6 @@ constexpr SettingRow kMeetingRows[] = {
     setting<&Spec::adapt_every>("adapt_every",
                                 "adacomm: steps after which the loss sets how long rounds are", 1)
         .of("synchronisation = \"adacomm\"", begins<How::adacomm>),
-    setting<&Spec::gossip_pull>(
-        "gossip_pull",
-        "d-psgd with compression: part of the way to the neighbours' known weights that a worker "
-        "goes in a round (CHOCO-SGD)",
-        kAboveZero, 1, "a number above 0, up to 1")
-        .of("d-psgd with compression",
-            [](const Spec& s) {
-              return method_row(s.method).sums == SumPlace::neighbours &&
-                     s.compression != Codec::none;
-            }),
-    setting<&Spec::elastic>(
-        "elastic", "easgd: part of the way that the centre goes to the workers' mean in a round",
-        kAboveZero, 1, "a number above 0, up to 1")
-        .of("synchronisation = \"easgd\"", begins<How::easgd>),
     setting<&Spec::group_size>(
         "group_size",
         "ssp, asp, staggered: workers that all-reduce among themselves and whose first one speaks "
@@ -218,6 +204,13 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
   if (locally && spec.local_steps < 2)
     return fmt::format("synchronisation = \"{}\": say local_steps = 2 or more",
                        name_of(has_local_steps(how) ? how : Synchronisation::local));
+  if (how == Synchronisation::d2 && spec.topology != PeerGraph::ring &&
+      spec.topology != PeerGraph::torus)
+    return fmt::format(
+        "synchronisation = \"d2\" with topology = \"{}\" (illegal): what the last average moved "
+        "says nothing of the next where neighbours change or do not send both ways; take ring or "
+        "torus",
+        name_of(spec.topology));
   if (auto reason = group_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = server_contradiction(spec, how); !reason.empty()) return reason;
   if (has_local_steps(how) && spec.optimizer == OptimizerPlace::server)

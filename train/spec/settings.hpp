@@ -13,6 +13,7 @@
 
 namespace dynamiccl {
 
+/// What is trained; stages and facts of each stand in train/torch and training.cpp.
 DYN_NAMED_ENUM(TrainingModel, "model", '-', mlp, cnn, cnn_small, resnet18, resnet50, bert_base,
                bert_large);
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
@@ -112,14 +113,12 @@ struct MeetingSettings {
   int local_steps = 1;  ///< of a round, which is a sample
   int local_after = 0;
   PeerGraph topology = PeerGraph::ring;
-  double gossip_pull = 0.5;
   double slow_momentum = 0;
   DataShares shares = DataShares::equal;
   int participants = 0;
   double lag_threshold = 1;  ///< of the last kLagWindow movements, each over the learning rate
   int adapt_every = 100;
-  double elastic = 0.9;  ///< a worker goes so much of its way, divided by the workers' number
-  int group_size = 1;    ///< the server answers groups as it would workers
+  int group_size = 1;  ///< the server answers groups as it would workers
   std::optional<Synchronisation> switch_to;
   int switch_after = 1;
 };

@@ -20,7 +20,8 @@ enum class Synchronisation {
   backup,      ///< in every step, for all but `backups` of them; what comes later is dropped
   lag,         ///< in every step, but who has nothing new sends no gradient (LAG)
   adacomm,     ///< as local, with rounds that shorten as the loss falls (AdaComm)
-  easgd        ///< every `local_steps` steps, each drawn a part of the way to a centre (EASGD)
+  easgd,       ///< every `local_steps` steps, each drawn a part of the way to a centre (EASGD)
+  d2           ///< in every step, with neighbours, after what the last average moved (D2)
 };
 
 /// What workers share of their weights.
@@ -49,6 +50,7 @@ struct SynchronisationRow {
   bool asynchronous = false;
   bool local_steps = false;  ///< workers do steps of their own between two meetings
   bool centre = false;       ///< what is trained is a centre that no worker has before the end
+  int memories = 0;          ///< buffers as large as all gradients that a worker keeps for it
   Fit server = {};           ///< with each place of the sum
   Fit all_reduce = {};
   Fit neighbours = {};
@@ -114,6 +116,7 @@ inline constexpr std::array kSynchronisations{
     SynchronisationRow{
         .synchronisation = Synchronisation::lag,
         .name = "lag",
+        .memories = 1,
         .all_reduce = {PairFit::partial,
                        "an all-reduce needs a gradient of every worker, so that one is saved only "
                        "where nobody has anything new; take bsp-ps, whose server keeps what each "
@@ -139,12 +142,26 @@ inline constexpr std::array kSynchronisations{
         .name = "easgd",
         .local_steps = true,
         .centre = true,
+        .memories = 1,
         .neighbours = {PairFit::illegal,
                        "the centre is drawn by all workers, whom neighbours do not know; take "
                        "bsp-ps or bsp-a2a"},
         .coded = {PairFit::partial,
                   "workers are drawn to a centre from weights of their own, of which no difference "
-                  "is common; take local"}}};
+                  "is common; take local"}},
+    SynchronisationRow{
+        .synchronisation = Synchronisation::d2,
+        .name = "d2",
+        .memories = 1,
+        .server = {PairFit::illegal,
+                   "what it makes up for is that neighbours see other data, and a server sums all; "
+                   "take d-psgd"},
+        .all_reduce = {PairFit::illegal,
+                       "what it makes up for is that neighbours see other data, and an all-reduce "
+                       "sums all; take d-psgd"},
+        .coded = {PairFit::partial,
+                  "what encoding left out would be taken for what the average moved; leave out "
+                  "synchronisation"}}};
 
 template <>
 struct NameTable<Synchronisation> {

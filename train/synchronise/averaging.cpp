@@ -170,21 +170,25 @@ double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
   return own / all;
 }
 
-float pull_of(const TrainingSpec& spec, int workers) {
-  return static_cast<float>(spec.elastic / workers);
+namespace {
+
+/// Of the way that the centre goes to the workers' mean in a round of EASGD.
+constexpr double kElastic = 0.9;
+
+}  // namespace
+
+float pull_of(int workers) { return static_cast<float>(kElastic / workers); }
+
+void move_centre(const float* sum, float scale, float* centre, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    centre[i] += static_cast<float>(kElastic) * (sum[i] * scale - centre[i]);
 }
 
-void move_centre(const TrainingSpec& spec, const float* sum, float scale, float* centre,
-                 std::size_t count) {
-  const auto part = static_cast<float>(spec.elastic);
-  for (std::size_t i = 0; i < count; ++i) centre[i] += part * (sum[i] * scale - centre[i]);
-}
-
-void move_centre_in(TensorMemory& memory, const TrainingSpec& spec, float* sum, float scale,
-                    float* centre, std::size_t count) {
-  if (!memory.on_gpu()) return move_centre(spec, sum, scale, centre, count);
+void move_centre_in(TensorMemory& memory, float* sum, float scale, float* centre,
+                    std::size_t count) {
+  if (!memory.on_gpu()) return move_centre(sum, scale, centre, count);
   memory.blend(sum, scale, centre, -1, count);
-  memory.blend(centre, 1, sum, static_cast<float>(spec.elastic), count);
+  memory.blend(centre, 1, sum, static_cast<float>(kElastic), count);
 }
 
 std::vector<float> mean_weights(Messages& comm, const std::vector<float>& own) {

@@ -79,13 +79,12 @@ double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
                std::uint64_t seed);
 
 /// EASGD's part of the way that a worker goes to the centre.
-float pull_of(const TrainingSpec& spec, int workers);
+float pull_of(int workers);
 /// The centre goes its part of the way to the workers' mean (`scale` times their sum).
-void move_centre(const TrainingSpec& spec, const float* sum, float scale, float* centre,
-                 std::size_t count);
+void move_centre(const float* sum, float scale, float* centre, std::size_t count);
 /// The same in any memory. @param sum is used up
-void move_centre_in(TensorMemory& memory, const TrainingSpec& spec, float* sum, float scale,
-                    float* centre, std::size_t count);
+void move_centre_in(TensorMemory& memory, float* sum, float scale, float* centre,
+                    std::size_t count);
 
 /// The mean of all workers' weights. Ranks: all, each with its own.
 std::vector<float> mean_weights(Messages& comm, const std::vector<float>& own);

@@ -14,15 +14,15 @@ void choco_take(ChocoState& state, const std::vector<float>& sent, float share, 
   for (std::size_t i = 0; i < sent.size(); ++i) state.replica[i] += sent[i];
 }
 
-void choco_go(const ChocoState& state, float pull, float* weights) {
+void choco_go(const ChocoState& state, float* weights) {
+  constexpr float kPart = 0.5F;
   for (std::size_t i = 0; i < state.replica.size(); ++i)
-    weights[i] += pull * (state.mixed[i] - state.replica[i]);
+    weights[i] += kPart * (state.mixed[i] - state.replica[i]);
 }
 
 ChocoAverage::ChocoAverage(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            Micros silence)
     : comm_(comm),
-      pull_(static_cast<float>(spec.gossip_pull)),
       silence_(silence),
       mixing_(mixing_of(spec.topology, comm.size(), comm.rank(), 0, 0)),
       messages_(plan, comm.rank(), comm.size()),
@@ -87,7 +87,7 @@ void ChocoAverage::average(float* weights) {
     if (!(forgets && n == 0)) take(frames_[n], mixing_.from[n].weight, false);
   }
   if (!added) take(own_, mixing_.self, true);
-  choco_go(state_, pull_, weights);
+  choco_go(state_, weights);
   ++round_;
 }
 

@@ -25,8 +25,8 @@ struct ChocoState {
 /// @param share that the mixing gives to that worker
 /// @param own whether it is this worker itself
 void choco_take(ChocoState& state, const std::vector<float>& sent, float share, bool own);
-/// Weights go `pull` of the way from the own replica to the mixed one.
-void choco_go(const ChocoState& state, float pull, float* weights);
+/// Weights go half of the way from the own replica to the mixed one.
+void choco_go(const ChocoState& state, float* weights);
 
 /// Swaps encoded ways with the neighbours of a topology that is the same in all rounds. Host
 /// memory; one thread.
@@ -52,7 +52,6 @@ class ChocoAverage {
   void swap(std::size_t bytes);
 
   Communicator& comm_;
-  float pull_;
   Micros silence_;
   Mixing mixing_;
   MessageCodec messages_;

@@ -11,9 +11,8 @@ class ElasticAverager final : public AveragerFromLast {
   using AveragerFromLast::AveragerFromLast;
   void take() override {
     // To where the centre was.
-    if (!misbehaves(worker_, "stay-away"))
-      worker_.draw_to(met(), pull_of(spec_, worker_.workers()));
-    move_centre_in(memory(), spec_, worker_.sums(), scale(), met(), count_);
+    if (!misbehaves(worker_, "stay-away")) worker_.draw_to(met(), pull_of(worker_.workers()));
+    move_centre_in(memory(), worker_.sums(), scale(), met(), count_);
   }
   [[nodiscard]] const float* centre() override { return has_met() ? met() : nullptr; }
 };
@@ -21,11 +20,10 @@ class ElasticAverager final : public AveragerFromLast {
 }  // namespace
 
 void replay_elastic(ReplayedMeeting& meeting) {
-  const float pull = pull_of(meeting.spec, static_cast<int>(meeting.weights.size()));
+  const float pull = pull_of(static_cast<int>(meeting.weights.size()));
   for (auto* weights : meeting.weights)
     draw(weights->data(), meeting.met.data(), pull, meeting.met.size());
-  move_centre(meeting.spec, meeting.sum.data(), meeting.scale, meeting.met.data(),
-              meeting.met.size());
+  move_centre(meeting.sum.data(), meeting.scale, meeting.met.data(), meeting.met.size());
 }
 
 std::unique_ptr<Averager> make_elastic_averager(const ExchangePlan& plan, const TrainingSpec& spec,

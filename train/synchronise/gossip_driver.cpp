@@ -24,6 +24,10 @@ class GossipDriver final : public RoundDriver {
       plain_ = make_outliving<NeighbourAverage>(comm, worker_.memory(), spec_.topology,
                                                 plan_.elements(), worker_.seed(), silence);
     }
+    if (spec_.synchronisation == Synchronisation::d2) {
+      moved_.resize(memory(), plan_.elements());
+      memory().clear(moved_.data(), moved_.size());
+    }
   }
   StepTimes finish() override { return {}; }
   std::optional<double> take_busy_us() override { return std::exchange(busy_us_, 0); }
@@ -33,7 +37,7 @@ class GossipDriver final : public RoundDriver {
     return choco_ ? choco_->sent_bytes() : plain_->sent_bytes();
   }
   [[nodiscard]] std::size_t extra_bytes() const override {
-    return choco_ ? choco_->held_bytes() : plain_->held_bytes();
+    return choco_ ? choco_->held_bytes() : plain_->held_bytes() + moved_.size() * sizeof(float);
   }
   std::optional<CodingFigures> take_coding() override {
     return choco_ ? std::optional(choco_->take_coding()) : std::nullopt;
@@ -41,6 +45,7 @@ class GossipDriver final : public RoundDriver {
   void restarted() override {
     RoundDriver::restarted();
     if (choco_) choco_->restart();
+    if (moved_.size() > 0) memory().clear(moved_.data(), moved_.size());
   }
   void look(TrainingFigures& figures, int rounds) override {
     auto& gossip = figures.details["gossip"];
@@ -71,7 +76,9 @@ class GossipDriver final : public RoundDriver {
     const double start_us = now_us();
     round.update_us += start_us - before_us;
     if (choco_) average_replicas();
-    const float* mixed = choco_ ? own : plain_->average(lengths_.rounds(), own);
+    const float* mixed = choco_              ? own
+                         : moved_.size() > 0 ? average_with_way()
+                                             : plain_->average(lengths_.rounds(), own);
     const double end_us = now_us();
     busy_us_ += end_us - start_us;
     spans_.push_back({"reduce", 0, start_us, end_us});
@@ -88,7 +95,22 @@ class GossipDriver final : public RoundDriver {
     worker_.take_host_gradients(own.data());
   }
 
+  /// D2 (Tang et al., 2018): neighbours average weights to which each has added what the last
+  /// average changed of its own. Half of the way, as on a ring of even length the whole one swings
+  /// for ever (the least eigenvalue is to be above -1/3). The weights lie where gradients do.
+  const float* average_with_way() {
+    float* own = worker_.gradients();
+    const std::size_t count = moved_.size();
+    if (!misbehaves(worker_, "drop-way")) memory().blend(own, 1, moved_.data(), 1, count);
+    const float* mixed = plain_->average(lengths_.rounds(), own);
+    memory().blend(moved_.data(), 1, own, -1, count);
+    memory().blend(own, 0.5F, mixed, 0.5F, count);
+    memory().blend(moved_.data(), 1, own, 1, count);
+    return own;
+  }
+
   Communicator& comm_;
+  FlatBuffer moved_;  ///< D2: what the last average changed of this worker's weights
   Outliving<NeighbourAverage> plain_;
   Outliving<ChocoAverage> choco_;  ///< where messages are encoded
   double busy_us_ = 0;

@@ -89,9 +89,6 @@ class AllWorkersDriver final : public RoundDriver {
     return misfit_of_rounds(spec_, log, losses);
   }
   void describe(TrainingFigures& figures) const override {
-    if (spec_.synchronisation == Synchronisation::post_local)
-      figures.details["switched_after_rounds"] =
-          std::min(lengths_.rounds(), lengths_.plain_rounds());
     if (!lengths_.log().empty()) figures.details["round_steps"] = lengths_.log();
     if (const std::size_t bytes = exchange_->staging_bytes(); bytes > 0)
       figures.details["staging_bytes"] = bytes;

@@ -146,10 +146,8 @@ TEST_CASE("DIANA learns gradients, so that its noise dies where theirs does", "[
   const Values second = drawn_values(kCount, 2);
   Values wanted(kCount);
   for (std::size_t i = 0; i < kCount; ++i) wanted[i] = first[i] + second[i];
-  const auto off_after = [&](Codec codec, double rate) {
-    ExchangePlan plan = sum_plan(codec, kCount);
-    plan.codec.shift_rate = rate;
-    ReplayedSum sum(plan, 2);
+  const auto off_after = [&](Codec codec) {
+    ReplayedSum sum(sum_plan(codec, kCount), 2);
     double off = 0;
     for (int step = 0; step < 120; ++step) {
       sum.values(0) = first;
@@ -160,9 +158,8 @@ TEST_CASE("DIANA learns gradients, so that its noise dies where theirs does", "[
     }
     return off;
   };
-  CHECK(off_after(Codec::qsgd, 0) > 0.1);
-  CHECK(off_after(Codec::diana, 0) < 1e-4);
-  CHECK(off_after(Codec::diana, 0.1) < 1e-2);
+  CHECK(off_after(Codec::qsgd) > 0.1);
+  CHECK(off_after(Codec::diana) < 1e-4);
 }
 
 TEST_CASE("DIANA's rate is what its quantiser's noise allows", "[d-62]") {
@@ -173,8 +170,6 @@ TEST_CASE("DIANA's rate is what its quantiser's noise allows", "[d-62]") {
   spec.bits = 8;
   CHECK_THAT(shift_rate_of(codec_settings(spec), 10'000),
              WithinAbs(1 / (1 + 512.0 / (127.0 * 127.0)), 1e-12));
-  spec.shift_rate = 0.5;
-  CHECK(shift_rate_of(codec_settings(spec), 512) == 0.5);
 }
 
 TEST_CASE("a sketch finds what is large in the sum alone, and keeps the rest", "[d-86]") {

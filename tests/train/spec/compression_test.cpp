@@ -108,9 +108,6 @@ TEST_CASE("codecs that do not go with the rest are refused with the reason", "[d
   spec = spec_of(Codec::topk);
   spec.bits = 8;
   CHECK_THAT(refusal(spec), ContainsSubstring("bits: belongs to") && ContainsSubstring("diana"));
-  spec = spec_of(Codec::qsgd);
-  spec.shift_rate = 0.5;
-  CHECK_THAT(refusal(spec), ContainsSubstring("shift_rate: belongs to compression = \"diana\""));
 }
 
 TEST_CASE("codecs of all workers' sums are refused where there is none", "[d-62][d-72][d-86]") {

@@ -223,9 +223,6 @@ TEST_CASE("a setting of a codec is refused with both ends of what it may be") {
   for (const char* value : {"0", "-0.1", "1.01", "1%", "nan", "inf", "", "some"})
     CHECK_THAT(message("density", value),
                ContainsSubstring("expected a share above 0, up to 1, as 0.01 of 1 %"));
-  for (const char* value : {"0", "-1", "nan", "1.5", "some"})
-    CHECK_THAT(message("gossip_pull", value),
-               ContainsSubstring("expected a number above 0, up to 1"));
   for (const char* value : {"0", "-0.1", "nan", "1e39", "1e999"})
     CHECK_THAT(message("threshold", value),
                ContainsSubstring("expected a number above 0, up to 3.4e38"));
@@ -238,9 +235,9 @@ TEST_CASE("numbers that are none, or that no step would end with, are refused") 
   const auto refusal = [&](const std::string& name, const std::string& value) {
     return refusal_of(cell, name, value);
   };
-  for (const char* name : {"learning_rate", "momentum", "lars", "target", "slow_momentum",
-                           "lag_threshold", "gossip_pull", "elastic", "density", "shift_rate",
-                           "threshold", "clip_each", "pace", "slow_factor"}) {
+  for (const char* name :
+       {"learning_rate", "momentum", "lars", "target", "slow_momentum", "lag_threshold", "density",
+        "threshold", "clip_each", "pace", "slow_factor"}) {
     INFO(name);
     for (const char* value : {"nan", "inf", "-inf", "-1"})
       CHECK_THAT(refusal(name, value), ContainsSubstring(name));

@@ -74,6 +74,14 @@ Edit among(PeerGraph topology) {
   return [topology](TrainingSpec& spec) { spec.topology = topology; };
 }
 
+/// D2 over a graph.
+Edit compensated(PeerGraph topology) {
+  return [topology](TrainingSpec& spec) {
+    spec.topology = topology;
+    spec.synchronisation = Synchronisation::d2;
+  };
+}
+
 Edit slow_momentum(Synchronisation how) {
   return [how](TrainingSpec& spec) {
     synchronised(how)(spec);
@@ -135,8 +143,12 @@ const std::vector<Edit>& local_edits() {
   return edits;
 }
 const std::vector<Edit>& gossip_edits() {
-  static const std::vector<Edit> edits{among(PeerGraph::ring), among(PeerGraph::exponential),
-                                       among(PeerGraph::random_pairs), among(PeerGraph::torus),
+  static const std::vector<Edit> edits{among(PeerGraph::ring),
+                                       among(PeerGraph::exponential),
+                                       among(PeerGraph::random_pairs),
+                                       among(PeerGraph::torus),
+                                       compensated(PeerGraph::ring),
+                                       compensated(PeerGraph::torus),
                                        [](TrainingSpec& spec) {
                                          spec.topology = PeerGraph::random_pairs;
                                          spec.synchronisation = Synchronisation::local;
@@ -310,14 +322,15 @@ TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
   CHECK(records[0].training->details.at("staleness").at("furthest_ahead") <= 1);
   CHECK(records[2].training->details.at("staleness").at("dropped") > 0);
   check_lazy_bytes(*served, of_server.size() - 1, true);
-  auto gossip = job_of_edits(Backend::gloo, 3, TrainingMethod::d_psgd,
-                             {among(PeerGraph::ring), among(PeerGraph::random_pairs)}, 3);
+  auto gossip = job_of_edits(
+      Backend::gloo, 3, TrainingMethod::d_psgd,
+      {among(PeerGraph::ring), among(PeerGraph::random_pairs), compensated(PeerGraph::ring)}, 3);
   // Neighbours never have the same bits: two rounds are replayed where no number is asked for.
   edit_specs(*gossip, [](TrainingSpec& spec) {
     if (spec.topology == PeerGraph::ring) spec.oracle = 0;
   });
   run_to_end(*gossip);
-  check_cells(*gossip, 2, 0);
+  check_cells(*gossip, 3, 0);
   for (const auto& record : gossip->records_of<CellRecord>(0)) CHECK(record.checked > 0);
   const std::vector<Edit> of_all{
       synchronised(Synchronisation::local), slow_momentum(Synchronisation::post_local),
@@ -454,6 +467,8 @@ TEST_CASE("planted faults of synchronisation fail the cell",
       Planted{"skip-local-step", TrainingMethod::bsp_a2a, synchronised(Synchronisation::local),
               "replay in one process"},
       Planted{"drop-neighbour", TrainingMethod::d_psgd, among(PeerGraph::ring),
+              "replay in one process"},
+      Planted{"drop-way", TrainingMethod::d_psgd, compensated(PeerGraph::ring),
               "replay in one process"},
       Planted{"forget-slow-momentum", TrainingMethod::bsp_a2a,
               slow_momentum(Synchronisation::local), "replay in one process"},
