@@ -4,7 +4,7 @@
 #include "benchmarks/transport_fit.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
-#include "tuner/state/feature_sources.hpp"
+#include "tuner/state/features.hpp"
 #include "tuner/state/published_scaling.hpp"
 
 using namespace dynamiccl;
@@ -296,12 +296,12 @@ TEST_CASE("simulated calls show agents what live runs know of a lone call, or of
     SimTask task;
     make_task(family, 20, task);
     lone += family.lone ? 1 : 0;
-    for (const FeatureSource& row : feature_sources()) {
+    for (const Feature& row : feature_table()) {
       // What the policy does not see need not be there; NCCL's GPU sharing is the regime's.
-      if (!row.in_policy || row.feature == "gpu_sharing") continue;
-      CAPTURE(row.feature, family.lone);
+      if (!row.source.in_policy || row.name == "gpu_sharing") continue;
+      CAPTURE(row.name, family.lone);
       CHECK(row.known(task.state) ==
-            (family.lone ? !row.tune.empty() : !row.training.empty() || !row.tune.empty()));
+            (!row.source.tune.empty() || (!family.lone && !row.source.training.empty())));
     }
     CHECK(task.state.sharing.has_value() == (family.space->context.backend == Backend::nccl));
   }

@@ -10,7 +10,6 @@
 #include "core/vocabulary/text.hpp"
 #include "tuner/agents/policy_features.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
-#include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/state_from_training.hpp"
@@ -74,13 +73,11 @@ TEST_CASE("every state feature of the sources is mapped in the document", "[E-63
 }
 
 TEST_CASE("the document says of each feature where a live run gets it from", "[E-07][E-19]") {
-  REQUIRE(feature_sources().size() == feature_table().size());
-  for (std::size_t i = 0; i < feature_table().size(); ++i) {
-    const FeatureSource& source = feature_sources()[i];
-    INFO(source.feature);
-    CHECK(source.feature == feature_table()[i].name);
+  for (const Feature& feature : feature_table()) {
+    const FeatureSource& source = feature.source;
+    INFO(feature.name);
     CHECK((source.training.empty() || source.tune.empty()) == !source.absent.empty());
-    CHECK(!source.known(State{}));
+    CHECK(!feature.known(State{}));
   }
   std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/reference/state-features.md");
   std::ostringstream page;
@@ -100,7 +97,7 @@ TEST_CASE("the policy sees what it was trained on and nothing else", "[E-12][E-1
       State state = simulator.task(job).state;
       state.watched = true;  // its interference is the true one
       for (std::size_t i = 0; i < seen.size(); ++i)
-        if (feature_sources()[i].known(state)) seen[i] = "seen";
+        if (feature_table()[i].known(state)) seen[i] = "seen";
     }
   }
   State state;
@@ -111,9 +108,8 @@ TEST_CASE("the policy sees what it was trained on and nothing else", "[E-12][E-1
   state.local_batch = 64;
   CHECK(policy_input(state, {}) != policy_input({}, {}));
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    const FeatureSource& source = feature_sources()[i];
-    INFO(source.feature);
-    if (source.in_policy) CHECK(seen[i] == "seen");
+    INFO(feature_table()[i].name);
+    if (feature_table()[i].source.in_policy) CHECK(seen[i] == "seen");
   }
 }
 

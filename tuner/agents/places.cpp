@@ -19,7 +19,7 @@ constexpr double kPlaceSizes = 1;    // doublings of the message
 constexpr double kPlaceRanks = 1;    // doublings
 constexpr double kOtherReach = 0.3;  // weight of places where ranks reach each other otherwise
 constexpr double kLeastWeight = 1e-3;
-constexpr double kOwnWeight = 1;  // places that what a search expects by itself counts for
+constexpr double kExpectedWeight = 1;  // places that what a search expects by itself counts for
 
 double weight_of(const TaskKey& here, bool shared_memory, const PlacedCell& cell) {
   const TaskKey& there = cell.key;
@@ -126,7 +126,7 @@ bool start_from(Task& task, const PlaceRanking& ranking) {
   std::vector<double> expected = expected_before_looks(task);
   const double reference = expected[0];
   for (std::size_t a = 0; a < expected.size(); ++a) {
-    const double trust = ranking.weight[a] / (ranking.weight[a] + kOwnWeight);
+    const double trust = ranking.weight[a] / (ranking.weight[a] + kExpectedWeight);
     expected[a] = trust * ranking.log_ratio[a] + (1 - trust) * (expected[a] - reference);
   }
   task.prior_log_us = std::move(expected);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tuner/state/feature_sources.hpp"
+#include "tuner/state/features.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -52,9 +52,8 @@ Summary summarise(std::size_t first, std::size_t last, const ArmKnowledge& known
 Eigen::VectorXf policy_input(const State& state, const Feedback& feedback) {
   Eigen::VectorXf encoded = encode(state);
   Eigen::Index column = 0;
-  auto source = feature_sources().begin();
   for (const Feature& feature : feature_table()) {
-    if (!(source++)->in_policy) encoded.segment(column, feature.width).setZero();
+    if (!feature.source.in_policy) encoded.segment(column, feature.width).setZero();
     column += feature.width;
   }
   Eigen::VectorXf input(encoded.size() + kFeedbackFeatures);

@@ -19,7 +19,6 @@
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "tuner/agents/policy_features.hpp"
-#include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"
 
 namespace dynamiccl {
@@ -108,9 +107,8 @@ namespace {
 /// What is not kept has no weight, and as it is not seen in training either it never gets one.
 void drop_features(Policy& policy, int columns) {
   std::vector<const Feature*> seen;
-  auto source = feature_sources().begin();
   for (const Feature& feature : feature_table())
-    if ((source++)->in_policy) seen.push_back(&feature);
+    if (feature.source.in_policy) seen.push_back(&feature);
   const std::vector<const Feature*> kept = keep_features(std::move(seen), columns);
   Eigen::MatrixXf& weights = policy.weights.at("in_w");
   json names = json::array();

@@ -19,7 +19,7 @@
 #include "core/vocabulary/json_problem.hpp"
 #include "core/vocabulary/others_files.hpp"
 #include "core/vocabulary/parsed_json.hpp"
-#include "tuner/state/feature_sources.hpp"
+#include "tuner/state/features.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -230,12 +230,11 @@ json state_json(const State& state) {
   json object = json::object();
   const Eigen::VectorXf encoded = encode(state);
   Eigen::Index column = 0;
-  auto source = feature_sources().begin();
   for (const Feature& feature : feature_table()) {
     json values = json::array();
     for (int i = 0; i < feature.width; ++i, ++column)
       values.push_back(std::round(static_cast<double>(encoded[column]) * 1e4) / 1e4);
-    if ((source++)->known(state)) object[std::string(feature.name)] = values;
+    if (feature.known(state)) object[std::string(feature.name)] = values;
   }
   return object;
 }

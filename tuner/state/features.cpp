@@ -1,5 +1,7 @@
 #include "tuner/state/features.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -87,11 +89,14 @@ void last_choice(const State& state, float* out) {
   out[4] = state.last_choice ? 1.0F : 0.0F;
 }
 
-/// one number that is high where start-up cost decides and communication dominates.
+bool has_joint(const State& state) {
+  return state.effective_size && state.group_size && state.c2c_ratio;
+}
+
+/// One number that is high where start-up cost decides and communication dominates.
 void joint(const State& state, float* out) {
-  const bool known = state.effective_size && state.group_size && state.c2c_ratio;
   out[0] = out[1] = 0;
-  if (!known) return;
+  if (!has_joint(state)) return;
   out[0] = bounded(log2_of_size(as_number(*state.effective_size)) *
                    log2_of_count(*state.group_size) * log2_of_ratio(*state.c2c_ratio));
   out[1] = 1;
@@ -100,83 +105,139 @@ void joint(const State& state, float* out) {
 using enum FeatureType;
 using enum FeatureRefresh;
 
+template <auto Member>
+bool said(const State& state) {
+  return (state.*Member).has_value();
+}
+
+bool watched(const State& state) { return state.watched; }
+
+template <auto Member>
+constexpr Feature flagged(std::string_view name, FeatureRefresh refresh, int drop_rank,
+                          FeatureSource source) {
+  return {name, boolean, "", refresh, drop_rank, 1, flag<Member>, source, said<Member>};
+}
+
+template <auto Member>
+constexpr Feature one_of(std::string_view name, FeatureRefresh refresh, int drop_rank,
+                         FeatureSource source) {
+  using Enum = typename std::remove_cvref_t<decltype(State{}.*Member)>::value_type;
+  return {name,           categorical,      "",     refresh,     drop_rank,
+          count_of<Enum>, category<Member>, source, said<Member>};
+}
+
+template <auto Member, double (*Scale)(double)>
+constexpr Feature number_of(std::string_view name, std::string_view unit, FeatureRefresh refresh,
+                            int drop_rank, FeatureSource source) {
+  return {name, number, unit, refresh, drop_rank, 2, numeric<Member, Scale>, source, said<Member>};
+}
+
+/// What the trigger makes of the calls' latency.
+template <auto Member>
+constexpr Feature signalled(std::string_view name, std::string_view unit, int drop_rank,
+                            bool in_policy) {
+  return {name,
+          number,
+          unit,
+          per_call,
+          drop_rank,
+          1,
+          signal<Member>,
+          {"the trigger on the calls' latency", "", "each launch is short and measured by itself",
+           in_policy},
+          watched};
+}
+
+/// Known alike in a training cell and in a cell that `tune` searches.
+constexpr FeatureSource both(std::string_view where, bool in_policy = true) {
+  return {where, where, "", in_policy};
+}
+
+/// Known in a training cell alone.
+constexpr FeatureSource of_job(std::string_view where, bool in_policy = true) {
+  return {where, "", "a lone collective belongs to no job", in_policy};
+}
+
+constexpr std::string_view kNoneHere = "none, as all training here";
+constexpr FeatureSource kFacts = both("facts of all ranks (regime)");
+constexpr FeatureSource kKey = both("the call's key");
+constexpr FeatureSource kCell = of_job("the cell");
+
 constexpr std::array kTable{
     // Cluster.
-    Feature{"cross_container", boolean, "", fixed, 0, 1, flag<&State::cross_container>},
-    Feature{"container_runtime", categorical, "", fixed, 0, count_of<EnvironmentKind>,
-            category<&State::runtime>},
-    Feature{"intra_link", categorical, "", fixed, 0, count_of<IntraLink>,
-            category<&State::intra_link>},
-    Feature{"inter_link", categorical, "", fixed, 0, count_of<InterLink>,
-            category<&State::inter_link>},
-    Feature{"shared_memory", boolean, "", fixed, 0, 1, flag<&State::shared_memory>},
-    Feature{"tier_max", categorical, "", fixed, 0, kTiers, tier},
-    Feature{"tier_mix", vector, "share of rank pairs", fixed, 1, kTiers, tier_shares},
-    Feature{"ranks_total", number, "log2/8", fixed, 0, 2,
-            numeric<&State::ranks_total, log2_of_count>},
-    Feature{"group_size", number, "log2/8", fixed, 0, 2,
-            numeric<&State::group_size, log2_of_count>},
-    Feature{"nodes", number, "log2/8", fixed, 0, 2, numeric<&State::nodes, log2_of_count>},
-    Feature{"gpus_total", number, "log2/8", fixed, 1, 2,
-            numeric<&State::gpus_total, log2_of_count>},
-    Feature{"gpu_sharing", categorical, "", fixed, 1, count_of<SharingMode>,
-            category<&State::sharing>},
-    Feature{"topology", categorical, "", fixed, 2, count_of<Topology>, category<&State::topology>},
-    Feature{"cluster_class", categorical, "", fixed, 2, count_of<ClusterClass>,
-            category<&State::cluster_class>},
-    Feature{"setting", categorical, "", fixed, 3, count_of<DeploymentSetting>,
-            category<&State::setting>},
-    Feature{"ina_active", boolean, "", fixed, 1, 1, flag<&State::ina_active>},
-    Feature{"library", categorical, "", fixed, 0, count_of<CclLibrary>, category<&State::library>},
+    flagged<&State::cross_container>("cross_container", fixed, 0, kFacts),
+    one_of<&State::runtime>("container_runtime", fixed, 0, kFacts),
+    one_of<&State::intra_link>("intra_link", fixed, 0, kFacts),
+    one_of<&State::inter_link>("inter_link", fixed, 0, kFacts),
+    flagged<&State::shared_memory>("shared_memory", fixed, 0, kFacts),
+    Feature{"tier_max", categorical, "", fixed, 0, kTiers, tier, kFacts, said<&State::tier_max>},
+    Feature{"tier_mix", vector, "share of rank pairs", fixed, 1, kTiers, tier_shares,
+            both("places of all pairs (regime)"), said<&State::tier_mix>},
+    number_of<&State::ranks_total, log2_of_count>("ranks_total", "log2/8", fixed, 0, kKey),
+    number_of<&State::group_size, log2_of_count>("group_size", "log2/8", fixed, 0, kKey),
+    number_of<&State::nodes, log2_of_count>("nodes", "log2/8", fixed, 0, kKey),
+    number_of<&State::gpus_total, log2_of_count>("gpus_total", "log2/8", fixed, 1,
+                                                 both("the backend: a GPU per rank or none")),
+    one_of<&State::sharing>("gpu_sharing", fixed, 1,
+                            {"", "", "the regime says it of runs on GPUs alone", true}),
+    one_of<&State::topology>(
+        "topology", fixed, 2,
+        {"", "", "no probe sees it; known where [machine] declares it", false}),
+    one_of<&State::cluster_class>("cluster_class", fixed, 2, kFacts),
+    one_of<&State::setting>("setting", fixed, 3, both("[machine]; one node: no federation")),
+    flagged<&State::ina_active>("ina_active", fixed, 1, kFacts),
+    one_of<&State::library>("library", fixed, 0, kFacts),
     // Job.
-    Feature{"architecture", categorical, "", fixed, 2, count_of<SumArchitecture>,
-            category<&State::architecture>},
-    Feature{"schedule", categorical, "", fixed, 2, count_of<Schedule>, category<&State::schedule>},
-    Feature{"sync", categorical, "", fixed, 3, count_of<SyncMode>, category<&State::sync>},
-    Feature{"local_steps", number, "log2/8", fixed, 4, 2,
-            numeric<&State::local_steps, log2_of_count>},
-    Feature{"compression", categorical, "", fixed, 4, count_of<Compression>,
-            category<&State::compression>},
-    Feature{"wire_fraction", number, "wire/nominal", fixed, 4, 2,
-            numeric<&State::wire_fraction, plain>},
-    Feature{"parallelism", categorical, "", fixed, 3, count_of<ParallelismMode>,
-            category<&State::parallelism>},
-    Feature{"model_intensity", number, "log10(operations/parameter)/6", fixed, 3, 2,
-            numeric<&State::model_intensity, log10_of>},
-    Feature{"parameters", number, "log10/6", fixed, 4, 2, numeric<&State::parameters, log10_of>},
-    Feature{"local_batch", number, "log2(samples)/8", fixed, 3, 2,
-            numeric<&State::local_batch, log2_of_count>},
-    Feature{"c2c_ratio", number, "log2/8", fixed, 2, 2, numeric<&State::c2c_ratio, log2_of_ratio>},
-    Feature{"joint_size_ranks_c2c", number, "product", per_call, 3, 2, joint},
-    Feature{"fault_tolerance", categorical, "", fixed, 5, count_of<FaultTolerance>,
-            category<&State::fault_tolerance>},
-    Feature{"pipeline_template", boolean, "", fixed, 5, 1, flag<&State::pipeline_template>},
-    Feature{"pipeline_stage", number, "count/10", fixed, 5, 2, numeric<&State::stage, tenth>},
+    one_of<&State::architecture>("architecture", fixed, 2,
+                                 {"the method", "the call's key", "", false}),
+    one_of<&State::schedule>("schedule", fixed, 2, of_job("the method")),
+    one_of<&State::sync>("sync", fixed, 3, kCell),
+    number_of<&State::local_steps, log2_of_count>("local_steps", "log2/8", fixed, 4, kCell),
+    one_of<&State::compression>("compression", fixed, 4, kCell),
+    number_of<&State::wire_fraction, plain>("wire_fraction", "wire/nominal", fixed, 4, kCell),
+    one_of<&State::parallelism>("parallelism", fixed, 3,
+                                {"data-parallel, as all training here", "",
+                                 "known where `[tune]` or --parallelism says it", true}),
+    number_of<&State::model_intensity, log10_of>("model_intensity", "log10(operations/parameter)/6",
+                                                 fixed, 3, of_job("the model's facts")),
+    number_of<&State::parameters, log10_of>("parameters", "log10/6", fixed, 4,
+                                            of_job("the model's facts")),
+    number_of<&State::local_batch, log2_of_count>("local_batch", "log2(samples)/8", fixed, 3,
+                                                  kCell),
+    number_of<&State::c2c_ratio, log2_of_ratio>("c2c_ratio", "log2/8", fixed, 2,
+                                                of_job("f(N) / (M I) of the cell")),
+    Feature{"joint_size_ranks_c2c", number, "product", per_call, 3, 2, joint,
+            of_job("product of three others"), has_joint},
+    one_of<&State::fault_tolerance>("fault_tolerance", fixed, 5, of_job(kNoneHere)),
+    flagged<&State::pipeline_template>("pipeline_template", fixed, 5, of_job(kNoneHere, false)),
+    number_of<&State::stage, tenth>("pipeline_stage", "count/10", fixed, 5,
+                                    of_job("the only one", false)),
     // Call.
-    Feature{"collective", categorical, "", per_call, 0, kCollectiveInputs, collective_input},
-    Feature{"nominal_size", number, "log2(bytes)/16-1", per_call, 2, 2,
-            numeric<&State::nominal_size, log2_of_size>},
-    Feature{"effective_size", number, "log2(bytes)/16-1", per_call, 0, 2,
-            numeric<&State::effective_size, log2_of_size>},
-    Feature{"stage_role", categorical, "", per_call, 5, count_of<StageRole>,
-            category<&State::stage_role>},
-    Feature{"coflow_class", number, "count/10", per_call, 5, 2,
-            numeric<&State::coflow_class, tenth>},
-    Feature{"critical", boolean, "", per_call, 4, 1, flag<&State::critical>},
-    Feature{"copy_time", number, "log10(us)/6", per_call, 3, 2,
-            numeric<&State::copy_time, log10_of>},
+    Feature{"collective", categorical, "", per_call, 0, kCollectiveInputs, collective_input, kKey,
+            said<&State::collective>},
+    number_of<&State::nominal_size, log2_of_size>("nominal_size", "log2(bytes)/16-1", per_call, 2,
+                                                  kKey),
+    number_of<&State::effective_size, log2_of_size>("effective_size", "log2(bytes)/16-1", per_call,
+                                                    0, kKey),
+    one_of<&State::stage_role>("stage_role", per_call, 5,
+                               of_job("none, without a pipeline", false)),
+    number_of<&State::coflow_class, tenth>("coflow_class", "count/10", per_call, 5,
+                                           of_job("0: gradients are one class", false)),
+    flagged<&State::critical>("critical", per_call, 4,
+                              of_job("the plan: the step waits for the last message", false)),
+    number_of<&State::copy_time, log10_of>("copy_time", "log10(us)/6", per_call, 3,
+                                           both("host memory: nothing is copied to a GPU", false)),
     Feature{"latency_history", vector, "ln(latency/baseline)", per_call, 1, kHistoryLength + 1,
-            history},
+            history, both("the agent's last trials", false),
+            [](const State& state) { return state.history_known > 0; }},
     // The tuner's own.
     Feature{"last_choice", vector, "algorithm, protocol, log2 channels, log2 threads", per_call, 2,
-            5, last_choice},
-    Feature{"cusum_score", number, "share of the alarm level", per_call, 2, 1,
-            signal<&State::cusum_score>},
-    Feature{"reconstruction_error", number, "standard deviations", per_call, 3, 1,
-            signal<&State::reconstruction_error>},
-    Feature{"congestion", number, "0 to 1", per_call, 3, 1, signal<&State::congestion>},
-    Feature{"interference", number, "share of bandwidth lost", per_call, 1, 1,
-            signal<&State::interference>},
+            5, last_choice, both("the agent's last choice", false), said<&State::last_choice>},
+    signalled<&State::cusum_score>("cusum_score", "share of the alarm level", 2, false),
+    signalled<&State::reconstruction_error>("reconstruction_error", "standard deviations", 3,
+                                            false),
+    signalled<&State::congestion>("congestion", "0 to 1", 3, false),
+    signalled<&State::interference>("interference", "share of bandwidth lost", 1, true),
 };
 
 }  // namespace
@@ -245,6 +306,24 @@ std::vector<const Feature*> keep_features(std::vector<const Feature*> kept, int 
     kept.erase(std::next(worst).base());
   }
   return kept;
+}
+
+std::string feature_sources_page() {
+  const auto count = [](auto&& has) { return std::count_if(kTable.begin(), kTable.end(), has); };
+  std::string page = fmt::format(
+      "Of {} features a training cell with a tuner knows {} on CPUs, a cell that `tune` searches "
+      "{}; the policy sees {}.\n\n"
+      "| feature | in a training cell | in a cell that `tune` searches | else | policy |\n"
+      "|---|---|---|---|---|\n",
+      kTable.size(), count([](const Feature& row) { return !row.source.training.empty(); }),
+      count([](const Feature& row) { return !row.source.tune.empty(); }),
+      count([](const Feature& row) { return row.source.in_policy; }));
+  for (const Feature& row : kTable)
+    page += fmt::format("| {} | {} | {} | {} | {} |\n", row.name,
+                        row.source.training.empty() ? "-" : row.source.training,
+                        row.source.tune.empty() ? "-" : row.source.tune, row.source.absent,
+                        row.source.in_policy ? "sees it" : "-");
+  return page;
 }
 
 }  // namespace dynamiccl

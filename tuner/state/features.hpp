@@ -10,6 +10,7 @@
 
 namespace dynamiccl {
 
+/// How a feature is encoded, and whether it changes from call to call.
 enum class FeatureType { boolean, categorical, number, vector };
 enum class FeatureRefresh { fixed, per_call };
 template <>
@@ -26,6 +27,17 @@ struct NameTable<FeatureRefresh> {
                                       Named{FeatureRefresh::per_call, "per-call"}};
 };
 
+/// Where a live run gets a feature from. CPU runs of one node; what more nodes or GPUs change is
+/// said in the text.
+struct FeatureSource {
+  std::string_view training;  ///< in a training cell with a tuner; "" = not known there
+  std::string_view tune;      ///< in a cell that `tune` searches; "" = not known there
+  std::string_view absent;    ///< why, where one of the two is ""
+  /// The policy sees it: its training knew it. All others are zero for the policy in training and
+  /// live alike, so that no weight acts that nothing has taught.
+  bool in_policy;
+};
+
 /// One row of the canonical state vector.
 struct Feature {
   std::string_view name;
@@ -39,10 +51,15 @@ struct Feature {
   /// Writes `width` numbers, each within [-4, 4]. Booleans: -1, 1 and 0 for unknown; categories:
   /// one-hot, all zero for unknown; numbers: value and 1, or 0 and 0 for unknown.
   void (*encode)(const State& state, float* out);
+  FeatureSource source;
+  bool (*known)(const State& state);
 };
 
 /// Every feature in the order of the columns.
 std::span<const Feature> feature_table();
+
+/// The features' sources as Markdown, for docs/reference/state-features.md.
+std::string feature_sources_page();
 
 /// Columns of the whole vector.
 int state_width();

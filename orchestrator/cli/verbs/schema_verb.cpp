@@ -4,7 +4,7 @@
 
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/experiment/experiment_keys.hpp"
-#include "tuner/state/feature_sources.hpp"
+#include "tuner/state/features.hpp"
 
 namespace dynamiccl {
 

@@ -8,7 +8,7 @@
 #include "core/wire/decisions_file.hpp"
 #include "tests/train/training_job.hpp"
 #include "tuner/job/decision_record.hpp"
-#include "tuner/state/feature_sources.hpp"
+#include "tuner/state/features.hpp"
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
@@ -85,10 +85,11 @@ void agent_sets_all_reduces(Backend backend) {
   CHECK(tried.size() > 1);
   // What the table of sources promises of a training cell is what the run knew, no less, no more.
   std::size_t known = 0;
-  for (const FeatureSource& source : feature_sources()) {
-    INFO(source.feature);
-    CHECK(decisions.back().state.contains(source.feature) == !source.training.empty());
-    known += source.training.empty() ? 0 : 1;
+  for (const Feature& feature : feature_table()) {
+    INFO(feature.name);
+    const bool promised = !feature.source.training.empty();
+    CHECK(decisions.back().state.contains(feature.name) == promised);
+    known += promised ? 1 : 0;
   }
   CHECK(known >= 35);
 }
