@@ -235,6 +235,53 @@ FROM training
 WHERE role = 'worker'
 GROUP BY measurement_id;
 
+-- One row per rank of a training cell in a launch: what it noted next to its times and losses. Lists and objects are JSON.
+CREATE VIEW v_training_rank AS
+SELECT
+  t.measurement_id AS measurement_row,  -- row key of measurement
+  t.rank AS rank,                   -- rank in the world
+  t.role AS role,                   -- worker or server
+  t.rank = (SELECT min(w.rank) FROM training w WHERE w.measurement_id = t.measurement_id AND w.role = 'worker')
+    AS first_worker,                -- flag: the worker that stands for all where one is enough
+  t.accuracy AS accuracy,           -- of its own weights, on held-out samples, 0 to 1
+  coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine'))
+    AS carried_by,                  -- the library that moved its gradients
+  json_extract(t.details_json, '$.path') AS path,            -- how a GPU's gradients went
+  json_extract(t.details_json, '$.data_us') AS data_us,      -- computation stands still for its batch, microseconds
+  json_extract(t.details_json, '$.accounted') AS accounted,  -- forward, backward, update, exposed and data over the step
+  json_extract(t.details_json, '$.messages') AS messages,    -- pieces of the plan, count
+  json_extract(t.details_json, '$.pieces') AS pieces,        -- list of [offset, elements, server, bytes where they differ]
+  json_extract(t.details_json, '$.engine_buckets') AS engine_buckets,  -- bytes of each bucket of PyTorch's engine; NULL: another method
+  json_extract(t.details_json, '$.predicted') AS predicted,  -- parts of the predicted step, microseconds
+  json_extract(t.details_json, '$.cost_us') AS cost_us,      -- cost table: list of [bytes, microseconds]
+  json_extract(t.details_json, '$.cost_second_us') AS cost_second_us,  -- the same of a split all-reduce's second half
+  json_extract(t.details_json, '$.cost_cpu_us') AS cost_cpu_us,        -- CPU time of the transport
+  json_extract(t.details_json, '$.cost_busy_us') AS cost_busy_us,      -- while the ranks compute
+  json_extract(t.details_json, '$.cost_busy_second_us') AS cost_busy_second_us,  -- the second half while they compute
+  json_extract(t.details_json, '$.cost_lost_us') AS cost_lost_us,      -- computation lost meanwhile
+  json_extract(t.details_json, '$.losses') AS losses,        -- of every step
+  json_extract(t.details_json, '$.accuracies') AS accuracies,  -- list of [rounds, accuracy]
+  json_extract(t.details_json, '$.accuracies[#-1][0]') AS rounds_done,  -- before the last accuracy, count
+  json_extract(t.details_json, '$.epochs') AS epochs,        -- passes over the data, count; NULL: steps were asked for
+  json_extract(t.details_json, '$.worker_steps') AS worker_steps,      -- steps of each worker, count
+  json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,  -- steps of the last round, where rounds differ
+  json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,  -- steps before workers waited otherwise
+  json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS consensus_distance,  -- of the workers' weights, at the last look
+  json_extract(t.details_json, '$.gossip.spectral_gap') AS spectral_gap,  -- of the neighbours' graph
+  json_extract(t.details_json, '$.gossip.mean_accuracies[#-1][1]') AS mean_accuracy,  -- of the workers' mean, at the last look
+  json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS lag_sent,  -- share of steps whose gradient was sent
+  json_extract(t.details_json, '$.staleness') AS staleness,  -- of a server that answers each worker by itself; NULL: another
+  json_extract(t.details_json, '$.staleness.most') AS stale_most,      -- a server's oldest answered gradient, steps
+  json_extract(t.details_json, '$.staleness.dropped') AS stale_dropped,  -- gradients that came too late, count
+  json_extract(t.details_json, '$.compression') AS coding,   -- what its codec made of a step
+  json_extract(t.details_json, '$.group_compression') AS group_coding,  -- the same within a group of workers
+  json_extract(t.details_json, '$.energy') AS energy,        -- joules, seconds and steps of its GPU, or why they are unknown
+  json_extract(t.details_json, '$.memory') AS memory,        -- bytes held, their unit and limit
+  json_extract(t.details_json, '$.staging_bytes') AS staging_bytes,    -- page-locked host memory
+  json_extract(t.details_json, '$.calls') AS calls,          -- each call of its measured steps
+  json_extract(t.details_json, '$.trace') AS trace           -- one step's timeline
+FROM training t;
+
 -- One row per training cell in a launch. Ranks of one kind become one value: times by the slowest
 -- worker, bytes by the busiest rank.
 CREATE VIEW v_training AS

@@ -54,12 +54,9 @@ std::map<std::string, CellLaunches> load_launches(const Reader& reader, std::int
       "m.ranks, m.datatype, m.algorithm, m.in_place, m.group_knobs, m.cell_knobs, t.intensity, "
       "t.c2c_predicted, t.c2c_measured, t.compute_us, t.communication_us, t.speedup, "
       "t.step_samples, "
-      "json_extract(r.details_json, '$.messages') AS messages, "
-      "json_extract(r.details_json, '$.cost_us') AS cost_us, "
-      "json_extract(r.details_json, '$.cost_second_us') AS cost_second_us "
+      "r.messages, r.cost_us, r.cost_second_us "
       "FROM v_training t JOIN v_measurement m ON m.measurement_row = t.measurement_row "
-      "JOIN training r ON r.measurement_id = t.measurement_row AND r.rank = (SELECT min(rank) "
-      "FROM training WHERE measurement_id = t.measurement_row AND role = 'worker') "
+      "JOIN v_training_rank r ON r.measurement_row = t.measurement_row AND r.first_worker "
       "WHERE t.run_row = ?1 AND t.counts ORDER BY t.block",
       {run_row});
   const TableView rows(table);

@@ -82,11 +82,9 @@ std::string shown_settings(const nlohmann::json& settings) {
 std::map<std::string, Trained> load_trained(const Reader& reader, std::int64_t run_row) {
   const Table table = reader.query(
       "SELECT t.*, m.group_knobs AS group_knobs, "
-      "json_extract(r.details_json, '$.path') AS path, "
-      "json_extract(r.details_json, '$.epochs') AS epochs FROM v_training t "
+      "r.path, r.epochs FROM v_training t "
       "JOIN v_measurement m ON m.measurement_row = t.measurement_row "
-      "JOIN training r ON r.measurement_id = t.measurement_row AND r.rank = (SELECT min(rank) "
-      "FROM training WHERE measurement_id = t.measurement_row AND role = 'worker') "
+      "JOIN v_training_rank r ON r.measurement_row = t.measurement_row AND r.first_worker "
       "WHERE t.run_row = ?1 AND t.counts ORDER BY t.block",
       {run_row});
   const TableView rows(table);

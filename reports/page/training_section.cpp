@@ -36,12 +36,9 @@ json thinned(const json& losses) {
 json curves(const PageContext& page) {
   const Table table = page.reader.query(
       "SELECT t.environment, t.backend, t.architecture, t.ranks, t.model, t.batch, t.method, "
-      "t.settings, json_extract(r.details_json, '$.losses') AS losses, "
-      "json_extract(r.details_json, '$.accuracies') AS accuracies, min(t.block) AS block "
-      "FROM v_training t JOIN training r ON r.measurement_id = t.measurement_row "
-      "WHERE t.run_row = ?1 AND t.counts AND r.role = 'worker' AND r.rank = "
-      "(SELECT min(rank) FROM training WHERE measurement_id = t.measurement_row AND role = "
-      "'worker') GROUP BY t.cell_id",
+      "t.settings, r.losses, r.accuracies, min(t.block) AS block FROM v_training t "
+      "JOIN v_training_rank r ON r.measurement_row = t.measurement_row AND r.first_worker "
+      "WHERE t.run_row = ?1 AND t.counts GROUP BY t.cell_id",
       {page.run_row});
   const TableView rows(table);
   json found = json::array();

@@ -33,10 +33,10 @@ std::vector<TracedCell> training_cells(const Reader& reader, const std::string& 
       "WITH numbered AS (SELECT v.*, row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS "
       "place, count(*) OVER (PARTITION BY cell_id) AS launches FROM v_training v JOIN run r ON "
       "r.id = v.run_row WHERE r.uuid = ?1 AND v.counts) "
-      "SELECT *, EXISTS (SELECT 1 FROM training t WHERE t.measurement_id = measurement_row AND "
-      "json_array_length(t.details_json, '$.trace') > 0) AS traced, EXISTS (SELECT 1 FROM training "
-      "t WHERE t.measurement_id = measurement_row AND json_type(t.details_json, '$.staleness') = "
-      "'object') AS answered_singly FROM numbered "
+      "SELECT *, EXISTS (SELECT 1 FROM v_training_rank t WHERE t.measurement_row = "
+      "n.measurement_row AND json_array_length(t.trace) > 0) AS traced, EXISTS (SELECT 1 FROM "
+      "v_training_rank t WHERE t.measurement_row = n.measurement_row AND t.staleness IS NOT NULL) "
+      "AS answered_singly FROM numbered n "
       "WHERE place = (launches + 1) / 2 ORDER BY environment, backend, model, ranks, method",
       {run});
   const TableView rows(table);
@@ -149,14 +149,14 @@ json step_trace(const Reader& reader, const std::string& run, const std::string&
   const std::string id = reader.resolve_run(run);
   const TracedCell chosen = chosen_cell(reader, id, std::string(trim(cell)));
   const Table table = reader.query(
-      "SELECT t.rank, t.role, json_extract(t.details_json, '$.trace') AS trace, "
+      "SELECT t.rank, t.role, t.trace, "
       "CASE r.clock_shared WHEN 1 THEN 0.0 ELSE "
       "(r.clock_offset_us + r.clock_end_offset_us) / 2 END AS offset_us, "
       "CASE r.clock_shared WHEN 1 THEN 0.0 ELSE "
       "max(r.clock_error_us, r.clock_end_error_us) END AS error_us "
-      "FROM training t JOIN measurement m ON m.id = t.measurement_id "
+      "FROM v_training_rank t JOIN measurement m ON m.id = t.measurement_row "
       "JOIN launch_rank r ON r.launch_id = m.launch_id AND r.rank = t.rank "
-      "WHERE t.measurement_id = ?1 AND json_array_length(t.details_json, '$.trace') > 0 "
+      "WHERE t.measurement_row = ?1 AND json_array_length(t.trace) > 0 "
       "ORDER BY t.rank",
       {chosen.measurement});
   const TableView ranks(table);

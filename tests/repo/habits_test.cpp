@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/known_variables.hpp"
 #include "tests/repo/source_tree.hpp"
 
@@ -320,4 +321,28 @@ TEST_CASE(
   }
   CHECK(found.contains("NCCL_HOSTID"));
   CHECK(found.contains("NCCL_SOCKET_NTHREADS"));
+}
+
+TEST_CASE("what reports read of a training record is a column that workers fill") {
+  const auto reports = source_files({"reports", "orchestrator"}, {".cpp", ".sql"});
+  for (const auto& file : reports) {
+    // That file reads what ranks noted of their transport.
+    if (file.path == "reports/queries/environments/page_faults.cpp") continue;
+    INFO(file.path << ": v_training_rank of db/views.sql has columns");
+    CHECK(file.text.find("details_json") == std::string::npos);
+  }
+  std::string written;
+  for (const auto& file : source_files({"train"}, {".cpp", ".hpp"})) written += file.text;
+  const auto views = source_files({"db"}, {".sql"});
+  const auto file = std::ranges::find(views, "db/views.sql", &SourceFile::path);
+  REQUIRE(file != views.end());
+  const std::regex key(R"(details_json, '\$\.([a-z_.]+))");
+  std::size_t keys = 0;
+  for (std::sregex_iterator at(file->text.begin(), file->text.end(), key), end; at != end; ++at)
+    for (const auto& name : split(at->str(1), '.')) {
+      INFO(name);
+      CHECK(written.find('"' + name + '"') != std::string::npos);
+      ++keys;
+    }
+  CHECK(keys > 40);
 }

@@ -60,10 +60,9 @@ WITH numbered AS (
   WHERE v.run_row = ?1 AND v.counts
 )
 SELECT n.*, n.forward_us + n.backward_us + n.update_us AS computing_us,
-       json_extract(t.details_json, '$.pieces') AS pieces
+       t.pieces
 FROM numbered n
-JOIN training t ON t.measurement_id = n.measurement_row AND t.rank = (
-  SELECT min(rank) FROM training WHERE measurement_id = n.measurement_row AND role = 'worker')
+JOIN v_training_rank t ON t.measurement_row = n.measurement_row AND t.first_worker
 WHERE n.place = (n.launches + 1) / 2
 ORDER BY n.environment, n.backend, n.model, n.batch, n.ranks, n.method)";
 

@@ -16,23 +16,23 @@
 -- Means over launches, of the slowest rank. slowdown: busy over idle time. lost_share: of the time under way.
 -- cpu_us: CPU time of the transport on idle processors.
 WITH tables AS (
-  SELECT v.*, t.details_json AS details,
+  SELECT v.*, t.cost_us, t.cost_second_us, t.cost_busy_us, t.cost_busy_second_us,
+         t.cost_lost_us, t.cost_cpu_us,
          CASE WHEN v.method IN ('bsp-a2a', 'wfbp-a2a', 'mg-wfbp', 'ddp') THEN 'all-reduce'
               WHEN v.method = 'dear' THEN 'split all-reduce' ELSE v.method END AS path
   FROM v_training v
-  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
+  JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.first_worker
   WHERE v.run_row = ?1 AND v.counts
 ),
 points AS (
   SELECT p.*, json_extract(c.value, '$[0]') AS bytes,
          json_extract(c.value, '$[1]') +
-           coalesce(json_extract(p.details, '$.cost_second_us[' || c.key || '][1]'), 0) AS idle_us,
-         json_extract(p.details, '$.cost_busy_us[' || c.key || '][1]') +
-           coalesce(json_extract(p.details, '$.cost_busy_second_us[' || c.key || '][1]'), 0) AS busy_us,
-         json_extract(p.details, '$.cost_lost_us[' || c.key || '][1]') AS lost_us,
-         json_extract(p.details, '$.cost_cpu_us[' || c.key || '][1]') AS cpu_us
-  FROM tables p, json_each(p.details, '$.cost_us') c
+           coalesce(json_extract(p.cost_second_us, '$[' || c.key || '][1]'), 0) AS idle_us,
+         json_extract(p.cost_busy_us, '$[' || c.key || '][1]') +
+           coalesce(json_extract(p.cost_busy_second_us, '$[' || c.key || '][1]'), 0) AS busy_us,
+         json_extract(p.cost_lost_us, '$[' || c.key || '][1]') AS lost_us,
+         json_extract(p.cost_cpu_us, '$[' || c.key || '][1]') AS cpu_us
+  FROM tables p, json_each(p.cost_us) c
 ),
 by_launch AS (  -- cells of a launch that send along one path share a table
   SELECT run_id, environment, backend, architecture, ranks, path, launch_id, bytes, avg(idle_us) AS idle_us,

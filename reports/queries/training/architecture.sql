@@ -21,8 +21,8 @@
 -- PyTorch's engine is a baseline, no choice. Only what trains as plain SGD does: the rest is in time_to_target.
 WITH numbered AS (
   SELECT v_training.*, workers * batch / predicted_us * 1e6 AS expected_per_s,
-         (SELECT coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) FROM training t
-          WHERE t.measurement_id = measurement_row AND t.role = 'worker' ORDER BY t.rank LIMIT 1) AS carried_by,
+         (SELECT t.carried_by FROM v_training_rank t
+          WHERE t.measurement_row = v_training.measurement_row AND t.first_worker) AS carried_by,
          row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
   FROM v_training

@@ -27,21 +27,20 @@ WITH numbered AS (
   WHERE run_row = ?1 AND counts
 ),
 worker AS MATERIALIZED (
-  SELECT n.*, t.details_json AS details
+  SELECT n.*, t.calls AS seen, t.pieces
   FROM numbered n
-  JOIN training t ON t.measurement_id = n.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = n.measurement_row AND role = 'worker')
-  WHERE n.place = (n.launches + 1) / 2 AND json_type(t.details_json, '$.calls') = 'object'
+  JOIN v_training_rank t ON t.measurement_row = n.measurement_row AND t.first_worker
+  WHERE n.place = (n.launches + 1) / 2 AND json_type(t.calls) = 'object'
 ),
 piece AS MATERIALIZED (
   SELECT w.measurement_row, p.key AS piece, coalesce(json_extract(p.value, '$[3]'), 4 * json_extract(p.value, '$[1]')) AS bytes
-  FROM worker w, json_each(w.details, '$.pieces') p
+  FROM worker w, json_each(w.pieces) p
 ),
 call AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(c.value, '$[0]') AS step,
-         json_extract(w.details, '$.calls.kinds[' || json_extract(c.value, '$[1]') || ']') AS kind, p.bytes,
+         json_extract(w.seen, '$.kinds[' || json_extract(c.value, '$[1]') || ']') AS kind, p.bytes,
          json_extract(c.value, '$[4]') AS us
-  FROM worker w, json_each(w.details, '$.calls.each') c
+  FROM worker w, json_each(w.seen, '$.each') c
   LEFT JOIN piece p ON p.measurement_row = w.measurement_row AND p.piece = json_extract(c.value, '$[2]')
 ),
 extent AS (SELECT measurement_row, max(step) + 1 AS steps FROM call GROUP BY measurement_row),
@@ -66,7 +65,7 @@ kind_of_call AS (
 ),
 step AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(s.value, '$[2]') AS gap_us, json_extract(s.value, '$[3]') AS largest_us
-  FROM worker w, json_each(w.details, '$.calls.steps') s
+  FROM worker w, json_each(w.seen, '$.steps') s
 ),
 spread AS (
   SELECT measurement_row, gap_us, largest_us,
@@ -83,9 +82,9 @@ evenness AS (
 )
 SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks,
        (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = w.launch_id) AS group_knobs, k.kind, k.bytes AS message_bytes,
-       json_array_length(w.details, '$.calls.steps') AS steps, k.calls, json_extract(w.details, '$.calls.left_out') AS left_out,
+       json_array_length(w.seen, '$.steps') AS steps, k.calls, json_extract(w.seen, '$.left_out') AS left_out,
        k.call_us, k.p99_us, k.first_us, k.last_us, e.gap_us, e.largest_gap_us,
-       json_extract(w.details, '$.calls.burstiness') AS burstiness, w.settings
+       json_extract(w.seen, '$.burstiness') AS burstiness, w.settings
 FROM worker w
 JOIN kind_of_call k ON k.measurement_row = w.measurement_row
 LEFT JOIN evenness e ON e.measurement_row = w.measurement_row

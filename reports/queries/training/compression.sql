@@ -39,22 +39,22 @@ WITH levels(level, of_groups, path) AS (
   VALUES ('all workers', 0, '$.compression'), ('groups to server', 1, '$.compression'),
          ('within groups', 1, '$.group_compression')
 ),
-coded AS (
-  SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
+noted AS (
+  SELECT v.*, t.carried_by,
          l.level, coalesce(json_extract(v.settings, l.path), 'none') AS codec,
-         json_extract(t.details_json, l.path) AS figures,
-         -- Of older runs everything was counted.
-         1.0 * coalesce(json_extract(t.details_json, l.path || '.plain_bytes'),
-                        json_extract(t.details_json, l.path || '.nominal_bytes')) AS plain_bytes,
-         (SELECT max(json_extract(e.details_json, l.path || '.encode_us')) FROM training e
-          WHERE e.measurement_id = v.measurement_row) AS encode_us,
-         (SELECT max(json_extract(e.details_json, l.path || '.decode_us')) FROM training e
-          WHERE e.measurement_id = v.measurement_row) AS decode_us
+         CASE l.path WHEN '$.compression' THEN t.coding ELSE t.group_coding END AS figures,
+         (SELECT max(json_extract(CASE l.path WHEN '$.compression' THEN e.coding ELSE e.group_coding END, '$.encode_us')) FROM v_training_rank e
+          WHERE e.measurement_row = v.measurement_row) AS encode_us,
+         (SELECT max(json_extract(CASE l.path WHEN '$.compression' THEN e.coding ELSE e.group_coding END, '$.decode_us')) FROM v_training_rank e
+          WHERE e.measurement_row = v.measurement_row) AS decode_us
   FROM v_training v
   JOIN levels l ON l.of_groups = (json_extract(v.settings, '$.group_size') IS NOT NULL)
-  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
+  JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.first_worker
   WHERE v.run_row = ?1 AND v.counts AND coalesce(json_extract(v.settings, l.path), 'none') <> 'none'
+),
+coded AS (  -- of older runs everything was counted
+  SELECT *, 1.0 * coalesce(json_extract(figures, '$.plain_bytes'), json_extract(figures, '$.nominal_bytes')) AS plain_bytes
+  FROM noted
 ),
 plain AS (
   SELECT environment, backend, model, batch, workers, block, max(samples_per_s) AS samples_per_s,

@@ -18,10 +18,8 @@
 -- busiest, as their order is the larger one. Its logarithm counts the bits of a place; here a place takes 32. Codecs whose
 -- values say how many are kept, low rank, merges of values (gtopk) and sketches have no order.
 WITH cells AS (
-  SELECT v.*, (
-           SELECT coalesce(json_extract(w.details_json, '$.carried_by'), json_extract(w.details_json, '$.engine')) FROM training w
-           WHERE w.measurement_id = v.measurement_row AND w.role = 'worker' ORDER BY w.rank LIMIT 1) AS carried_by,
-         (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.details_json, '$.pieces') p) AS parameters,
+  SELECT v.*, (SELECT w.carried_by FROM v_training_rank w WHERE w.measurement_row = v.measurement_row AND w.first_worker) AS carried_by,
+         (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.pieces) p) AS parameters,
          coalesce(CAST(json_extract(v.settings, '$.density') AS REAL), 0.01) AS density,
          coalesce(CAST(json_extract(v.settings, '$.local_steps') AS REAL), 1) AS tau,
          CASE v.compression WHEN 'fp16' THEN 16 WHEN 'bf16' THEN 16 WHEN 'int8' THEN 8 WHEN 'natural' THEN 8
@@ -35,7 +33,7 @@ WITH cells AS (
          min(v.workers - 1, CASE coalesce(json_extract(v.settings, '$.topology'), 'ring') WHEN 'ring' THEN 2 WHEN 'torus' THEN 4
            WHEN 'random-pairs' THEN 1 ELSE ceil(log2(v.workers)) END) AS peers
   FROM v_training v
-  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
+  JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.rank = (
     SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row)
   WHERE v.run_row = ?1 AND v.counts
 ),

@@ -22,11 +22,9 @@ WITH numbered AS (
   WHERE run_row = ?1 AND counts
 ),
 worker AS MATERIALIZED (
-  SELECT n.*, t.rank AS rank, t.accuracy AS last_accuracy, t.details_json AS details,
-         json_extract(t.details_json, '$.epochs') IS NOT NULL AS by_epochs
+  SELECT n.*, t.rank AS rank, t.accuracy AS last_accuracy, t.losses, t.accuracies, t.epochs IS NOT NULL AS by_epochs
   FROM numbered n
-  JOIN training t ON t.measurement_id = n.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = n.measurement_row AND role = 'worker')
+  JOIN v_training_rank t ON t.measurement_row = n.measurement_row AND t.first_worker
   WHERE n.place = (n.launches + 1) / 2
 ),
 done AS (
@@ -71,12 +69,12 @@ sent AS (
 ),
 losses AS MATERIALIZED (
   -- Counted from the last: of cells with epochs the first programs recorded those of the warm-up too, others do not.
-  SELECT w.measurement_row, json_array_length(w.details, '$.losses') - l.key AS from_last, l.value AS loss
-  FROM worker w, json_each(w.details, '$.losses') l
+  SELECT w.measurement_row, json_array_length(w.losses) - l.key AS from_last, l.value AS loss
+  FROM worker w, json_each(w.losses) l
 ),
 accuracies AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(a.value, '$[0]') AS step, json_extract(a.value, '$[1]') AS accuracy
-  FROM worker w, json_each(w.details, '$.accuracies') a
+  FROM worker w, json_each(w.accuracies) a
 )
 SELECT w.run_id, w.cell_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, w.workers,
        (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = w.launch_id) AS group_knobs,

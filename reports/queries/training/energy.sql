@@ -19,12 +19,11 @@ WITH numbered AS (
   WHERE run_row = ?1 AND counts
 ),
 gpu AS (
-  SELECT n.measurement_row, json_extract(t.details_json, '$.energy.joules') AS joules,
-         json_extract(t.details_json, '$.energy.seconds') AS seconds, json_extract(t.details_json, '$.energy.steps') AS steps,
-         json_extract(t.details_json, '$.energy.unknown') AS unknown
+  SELECT n.measurement_row, json_extract(t.energy, '$.joules') AS joules, json_extract(t.energy, '$.seconds') AS seconds,
+         json_extract(t.energy, '$.steps') AS steps, json_extract(t.energy, '$.unknown') AS unknown
   FROM numbered n
-  JOIN training t ON t.measurement_id = n.measurement_row AND t.role = 'worker'
-  WHERE n.place = (n.launches + 1) / 2 AND json_type(t.details_json, '$.energy') = 'object'
+  JOIN v_training_rank t ON t.measurement_row = n.measurement_row AND t.role = 'worker'
+  WHERE n.place = (n.launches + 1) / 2 AND json_type(t.energy) = 'object'
 ),
 total AS (
   SELECT measurement_row, count(joules) AS gpus, sum(joules / steps) AS joules_per_step, sum(joules / seconds) AS watts,

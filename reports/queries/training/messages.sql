@@ -33,20 +33,18 @@ WITH numbered AS (
   WHERE run_row = ?1 AND counts
 ),
 worker AS MATERIALIZED (
-  SELECT n.*, t.details_json AS details,
-         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by
+  SELECT n.*, t.pieces, t.engine_buckets, t.trace, t.carried_by
   FROM numbered n
-  JOIN training t ON t.measurement_id = n.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = n.measurement_row AND role = 'worker')
+  JOIN v_training_rank t ON t.measurement_row = n.measurement_row AND t.first_worker
   WHERE n.place = (n.launches + 1) / 2
 ),
 message AS (
   SELECT w.measurement_row, coalesce(json_extract(p.value, '$[3]'), 4 * json_extract(p.value, '$[1]')) AS bytes,
          4 * json_extract(p.value, '$[1]') AS nominal
-  FROM worker w, json_each(w.details, '$.pieces') p
-  WHERE json_type(w.details, '$.engine_buckets') IS NULL
+  FROM worker w, json_each(w.pieces) p
+  WHERE w.engine_buckets IS NULL
   UNION ALL
-  SELECT w.measurement_row, b.value, b.value FROM worker w, json_each(w.details, '$.engine_buckets') b
+  SELECT w.measurement_row, b.value, b.value FROM worker w, json_each(w.engine_buckets) b
 ),
 sized AS (
   SELECT *, row_number() OVER (PARTITION BY measurement_row ORDER BY bytes) AS place,
@@ -66,7 +64,7 @@ event AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(e.value, '$.name') AS name, json_extract(e.value, '$.cat') AS kind,
          json_extract(e.value, '$.ts') AS start_us, json_extract(e.value, '$.dur') AS took_us,
          json_extract(e.value, '$.args.bytes') AS bytes
-  FROM worker w, json_each(w.details, '$.trace') e
+  FROM worker w, json_each(w.trace) e
 ),
 step AS (
   SELECT measurement_row, min(start_us) FILTER (WHERE kind = 'computation') AS start_us,

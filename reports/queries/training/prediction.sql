@@ -22,11 +22,9 @@
 -- (waiting for gradients), sending (communication busy, hidden or not). within_bar: the error is at most 15 %.
 WITH launch_error AS (
   SELECT v.*, v.predicted_us / v.step_us - 1 AS error,
-         json_extract(t.details_json, '$.predicted') AS parts,
-         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by
+         t.predicted AS parts, t.carried_by
   FROM v_training v
-  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
+  JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.first_worker
   WHERE v.run_row = ?1 AND v.counts AND v.predicted_us > 0 AND v.step_us > 0
 ),
 numbered AS (

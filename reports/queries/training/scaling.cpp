@@ -24,10 +24,8 @@ void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) 
   // Rounds and answers of a server have no step that one worker's could be compared with.
   const Table table = reader.query(
       "SELECT t.*, coalesce(json_array_length(l.container_json, '$.cluster.nodes'), 1) AS nodes, "
-      "(SELECT coalesce(json_extract(w.details_json, '$.carried_by'), "
-      "json_extract(w.details_json, '$.engine')) FROM training w "
-      "WHERE w.measurement_id = t.measurement_row AND w.role = 'worker' ORDER BY w.rank LIMIT 1) "
-      "AS carried_by, "
+      "(SELECT w.carried_by FROM v_training_rank w "
+      "WHERE w.measurement_row = t.measurement_row AND w.first_worker) AS carried_by, "
       "(SELECT g.knobs_json FROM plan_group g WHERE g.id = l.group_id) AS group_knobs "
       "FROM v_training t JOIN launch l ON l.uuid = t.launch_id "
       "WHERE t.run_row = ?1 AND t.counts AND t.trained_as_one AND t.single_us > 0",

@@ -46,24 +46,17 @@
 -- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the plain cell of the same architecture
 -- where there is one, and launches of it that miss the target or have none, too. accuracy of workers with weights of their own is the least accurate one's.
 WITH taken AS (
-  SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
-         json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
-         json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
-         json_extract(t.details_json, '$.gossip.spectral_gap') AS spectral_gap,
-         json_extract(t.details_json, '$.gossip.mean_accuracies[#-1][1]') AS mean_accuracy,
-         1 - json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS unsent,
-         json_extract(t.details_json, '$.accuracies[#-1][0]') * 1.0 / json_extract(t.details_json, '$.worker_steps') AS exchanges,
+  SELECT v.*, t.carried_by,
+         t.rounds_done AS steps_done,
+         t.consensus_distance AS distance, t.spectral_gap, t.mean_accuracy, 1 - t.lag_sent AS unsent,
+         t.rounds_done * 1.0 / t.worker_steps AS exchanges,
          (SELECT max(wire_bytes) / nullif(avg(wire_bytes), 0) FROM training WHERE measurement_id = v.measurement_row) AS busiest_over_mean,
-         json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,
-         json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,
-         coalesce(json_extract(t.details_json, '$.accuracies[#-1][0]') * v.step_samples,
-                  json_extract(t.details_json, '$.worker_steps') * v.batch * v.workers) AS samples,
-         json_extract(s.details_json, '$.staleness.most') AS most,
-         json_extract(s.details_json, '$.staleness.dropped') AS late
+         t.last_round_steps, t.switched_after,
+         coalesce(t.rounds_done * v.step_samples, t.worker_steps * v.batch * v.workers) AS samples,
+         s.stale_most AS most, s.stale_dropped AS late
   FROM v_training v
-  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
-  LEFT JOIN training s ON s.measurement_id = v.measurement_row AND s.role = 'server' AND s.rank = 0
+  JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.first_worker
+  LEFT JOIN v_training_rank s ON s.measurement_row = v.measurement_row AND s.role = 'server' AND s.rank = 0
   WHERE v.run_row = ?1 AND v.counts AND v.trained_us IS NOT NULL
 ),
 plain AS (

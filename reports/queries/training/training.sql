@@ -38,15 +38,11 @@
 -- data_us: computation stands still for its batch. carried_by: the library that moved the gradients, another one than
 -- the backend where they go through host memory (servers under NCCL).
 WITH numbered AS (
-  SELECT v_training.*,
-         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
-         json_extract(t.details_json, '$.data_us') AS data_us,
-         json_extract(t.details_json, '$.accounted') AS accounted,
+  SELECT v_training.*, t.carried_by, t.data_us, t.accounted,
          row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
   FROM v_training
-  JOIN training t ON t.measurement_id = v_training.measurement_row AND t.rank = (
-    SELECT min(rank) FROM training WHERE measurement_id = v_training.measurement_row AND role = 'worker')
+  JOIN v_training_rank t ON t.measurement_row = v_training.measurement_row AND t.first_worker
   WHERE run_row = ?1 AND counts
 )
 SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, ranks, workers,

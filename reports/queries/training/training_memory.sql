@@ -23,14 +23,10 @@
 -- peak_extra_bytes: by how much the process's largest resident memory in these steps exceeded that of the same steps
 -- without communication, so with what the library and the tensors' allocator took; NULL where the kernel tells none.
 WITH held AS (
-  SELECT v.*, t.role AS role, t.rank AS rank,
-         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
-         json_extract(t.details_json, '$.memory.unit_bytes') AS unit_bytes,
-         json_extract(t.details_json, '$.memory.held_bytes') AS held_bytes,
-         json_extract(t.details_json, '$.memory.limit_bytes') AS limit_bytes,
-         json_extract(t.details_json, '$.staging_bytes') AS staging_bytes,
-         json_extract(t.details_json, '$.memory.peak_extra_bytes') AS peak_extra_bytes
-  FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
+  SELECT v.*, t.role, t.rank, t.carried_by, json_extract(t.memory, '$.unit_bytes') AS unit_bytes,
+         json_extract(t.memory, '$.held_bytes') AS held_bytes, json_extract(t.memory, '$.limit_bytes') AS limit_bytes,
+         t.staging_bytes, json_extract(t.memory, '$.peak_extra_bytes') AS peak_extra_bytes
+  FROM v_training v JOIN v_training_rank t ON t.measurement_row = v.measurement_row
   WHERE v.run_row = ?1 AND v.counts
 )
 SELECT run_id, environment, backend, max(carried_by) AS carried_by, architecture, model, batch, method, role, ranks, workers,
