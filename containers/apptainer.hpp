@@ -25,7 +25,7 @@ struct ApptainerSite {
   std::string owner{};         ///< owner_token()
 };
 
-/// As this machine is, for an environment of this name.
+/// What Apptainer can use on this machine, for an environment of this name.
 ApptainerSite apptainer_site(const std::string& name);
 
 /// {"apptainer", "-q", "exec", FLAGS..., IMAGE}: what stands before a rank's or the launcher's

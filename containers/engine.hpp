@@ -5,6 +5,7 @@
 
 namespace dynamiccl {
 
+/// Whose command line an engine has.
 enum class EngineKind { docker, podman };
 
 /// A container engine that answers, and how it is spoken to.

@@ -7,6 +7,7 @@
 
 namespace dynamiccl {
 
+/// One process as /proc shows it: for cleaning up, and for naming who holds a resource.
 struct ProcessInfo {
   pid_t pid = 0;
   std::string name;               ///< the kernel's, at most 15 letters

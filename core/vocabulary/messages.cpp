@@ -78,7 +78,7 @@ void tell(std::string_view text, std::FILE* out) noexcept {
 void open_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) != -1) continue;
-    // Reading alone for stdout: what is written there fails, as it would have.
+    // Stdout is opened for reading alone, so that writing to it fails as it would have done closed.
     const int flags = descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY;
     [[maybe_unused]] const int opened = open("/dev/null", flags);
   }

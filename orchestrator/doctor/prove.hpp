@@ -10,6 +10,7 @@
 
 namespace dynamiccl {
 
+/// How `doctor --prove` runs a fix against the profile as it was.
 struct ProofOptions {
   std::string db;                 ///< where the runs are stored
   std::vector<std::string> argv;  ///< the command line, for provenance

@@ -139,7 +139,7 @@ MachineDeclarations read_machine(TableReader& root) {
     table->complain("file", "machine.file stands alone: write all declarations here or all there");
   } else if (file) {
     try {
-      machine = parse_machine_file(read_input_file(*file), *file);
+      machine = parse_declarations(read_input_file(*file), *file);
     } catch (const Error& error) {
       table->complain("file", error.what());
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_options.hpp"
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 #include "profiles/table_reader.hpp"
 
 namespace dynamiccl {

@@ -14,7 +14,7 @@
 #include "orchestrator/experiment/expression.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 #include "profiles/profile.hpp"
 #include "train/spec/training.hpp"
 

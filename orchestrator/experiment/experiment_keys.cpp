@@ -9,7 +9,7 @@
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
 #include "profiles/keys_output.hpp"
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 #include "profiles/profile_toml.hpp"
 #include "train/spec/training.hpp"
 

@@ -7,6 +7,7 @@
 
 namespace dynamiccl::expression {
 
+/// A piece of an expression of `--only` or of a rule, for expression.cpp alone.
 struct Token {
   enum class Kind { word, text, op, end } kind = Kind::end;
   std::string text;

@@ -16,7 +16,7 @@
 #include "orchestrator/launch/process.hpp"
 #include "orchestrator/launch/record_server.hpp"
 #include "orchestrator/plan/plan.hpp"
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 
 namespace dynamiccl {
 

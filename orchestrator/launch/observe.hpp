@@ -10,7 +10,7 @@
 #include "db/store.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "profiles/detect/regime_context.hpp"
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {

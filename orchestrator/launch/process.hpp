@@ -11,6 +11,7 @@
 
 namespace dynamiccl {
 
+/// When the processes of one start are ended, and what is kept of what they print.
 struct ProcessOptions {
   Micros timeout{120e6};
   /// A marked process that a signal has stopped for so long, while this one ran, ends the start; so

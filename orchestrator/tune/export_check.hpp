@@ -6,11 +6,13 @@
 
 namespace dynamiccl {
 
+/// How much `tune check` measures.
 struct CheckOptions {
   int launches = 6;    ///< of everything that is compared, before each look
   double seconds = 0;  ///< that a place may take; fewer launches where it would not do; 0: any
 };
 
+/// What `tune check` prints.
 struct CheckAnswer {
   Table table;                       ///< a row per size
   std::vector<std::string> summary;  ///< what a job gains by place, and what was dropped why

@@ -5,6 +5,7 @@
 
 namespace dynamiccl {
 
+/// What a process tells the probes: declarations of [machine], and whether to ask for GPUs.
 struct ProbeOptions {
   Declarations declared;
   bool nvml = true;  ///< false saves its start-up (tens of milliseconds) where no GPU is used

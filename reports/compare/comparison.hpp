@@ -42,7 +42,7 @@ SideSelection parse_side(const std::string& word, const SideDefaults& defaults);
 /// A named value that stands next to a side's figures.
 using Facts = std::map<std::string, std::string>;
 
-/// What facts about the CPUs that ranks were let run on are called; printed before all others.
+/// The name under which facts of the CPUs that ranks may run on are compared; printed first.
 constexpr std::string_view kPlacement = "placement";
 /// What the fact is called that says how many machines the ranks were on; printed with it.
 constexpr std::string_view kNodes = "nodes";

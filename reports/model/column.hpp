@@ -6,6 +6,7 @@
 
 namespace dynamiccl {
 
+/// What the numbers of a column are; renderers choose the scale: 1500 us become 1.5 ms.
 enum class Unit { none, microseconds, seconds, bytes, bytes_per_s, percent };
 enum class ColumnType { text, integer, real, json };
 

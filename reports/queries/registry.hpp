@@ -10,6 +10,7 @@
 
 namespace dynamiccl {
 
+/// A folder of queries, and its heading where `query` lists them.
 struct QueryTheme {
   std::string_view folder;
   std::string_view title;

@@ -8,6 +8,7 @@
 
 namespace dynamiccl {
 
+/// Name of the agent that this file is of, as --agent takes it.
 inline constexpr const char* kMeans = "means";
 /// Who searches where nobody is named: the simplest that none is surely better than over stored
 /// sweeps (reports/measured/agents-2026-11).

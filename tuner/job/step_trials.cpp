@@ -69,7 +69,7 @@ void StepTrials::end_trial() {
   if (diverged_) return freeze();
   if (!ranked_) {
     for (std::size_t t = 0; t < tasks_.size(); ++t) progress_[t].share += trial_.back().call_us[t];
-    // The first step warms what no later one finds cold.
+    // The first step also warms up what later ones find warm, so that one does not suffice.
     if (trials_ > static_cast<int>(kReferenceTrials) / 2) rank_tasks();
     return;
   }

@@ -15,6 +15,7 @@
 
 namespace dynamiccl {
 
+/// How a leader learns in a job that runs: who searches, what it may set, and what it knows.
 struct JobLeaderOptions {
   std::string agent = "ppo";
   AgentOptions agent_options{};

@@ -9,6 +9,7 @@
 
 namespace dynamiccl {
 
+/// The worlds that a policy is trained in, and how long it stays in each.
 struct SimulatorOptions {
   CurriculumStage stage = CurriculumStage::first;
   WorldSpread spread;

@@ -9,6 +9,7 @@
 
 namespace dynamiccl {
 
+/// When a change of calls' latency is an alarm: constants of Trigger, with their reasons.
 struct TriggerOptions {
   int block = 5;          ///< calls whose median is one observation: lone slow calls say nothing
   int reference = 20;     ///< observations from which level and spread are learnt

@@ -165,7 +165,7 @@ int predict(const DoctorArguments& arguments, const Shared& shared) {
 
 MachineDeclarations declared_machine(const DoctorArguments& arguments) {
   if (arguments.machine_file.empty()) return {};
-  return parse_machine_file(read_input_file(arguments.machine_file), arguments.machine_file);
+  return parse_declarations(read_input_file(arguments.machine_file), arguments.machine_file);
 }
 
 class Doctor {
@@ -430,7 +430,8 @@ void add_environment_options(CLI::App& verb, DoctorArguments& arguments) {
       verb.add_option("--backend", arguments.backends,
                       "backends to look at (openmpi, mpich, gloo; nccl where there are GPUs)");
   arguments.of_one_machine.push_back(
-      verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256)));
+      verb.add_option("--ranks", arguments.ranks, "ranks of each launch that looks (2)")
+          ->check(CLI::Range(1, 256)));
   const auto* prove =
       verb.add_flag("--prove", arguments.prove,
                     "measure each cause before and after its fix, in alternated launches of one "
@@ -515,10 +516,9 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor --job /tmp/traces      the same from logs and dumps\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
       "Exit codes: 0 nothing found but doubts, 4 a cause of slowness, a failed launch, a broken\n"
-      "promise, an environment in which no backend ran, or a named environment or backend that "
-      "cannot run; of\n"
-      "--job 4 a hung or slow one, 5 when it is not known; of --least 0, and 5 where it is not "
-      "known.");
+      "promise, an environment in which no backend ran, or a named environment or backend that\n"
+      "cannot run; of --job 4 a hung or slow job, 5 when it is not known; of --least 0, 5 when it\n"
+      "is not known.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 

@@ -246,7 +246,7 @@ void add_gate_verb(CLI::App& app, Shared& shared) {
       "Exit codes: 0 passed, 3 a cell is slower or failed, twice, 5 nothing could be judged: no\n"
       "cell has a reference of the regime here, or an interval; 2 wrong input or unlike "
       "protocols,\n"
-      "130 Ctrl-C. A regime without a reference is said, and fails nothing.");
+      "130 Ctrl-C. A regime without a reference is reported and fails nothing.");
   verb->callback([arguments, &shared] { shared.exit_code = run_gate(*arguments, shared); });
 }
 

@@ -205,7 +205,7 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
 
 void add_replay_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
-      "replay", "repeat a stored launch, or a capsule's run, and compare it with then");
+      "replay", "repeat a stored launch, or a capsule's run, and compare it with what is stored");
   auto arguments = std::make_shared<ReplayArguments>();
   verb->add_option("LAUNCH", arguments->launch,
                    "beginning of a launch's id, or a run: its newest launch that ended well; or a "

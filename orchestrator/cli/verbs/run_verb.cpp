@@ -105,7 +105,7 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments, const Ru
   return unfinished;
 }
 
-/// The run is found again by its overrides.
+/// The command that resumes the run: it is found again by its file, --set and --only.
 std::string resume_command(const RunArguments& arguments, const Shared& shared) {
   std::vector<std::string> more{"--resume"};
   if (!arguments.out.empty()) more.insert(more.begin(), {"--out", arguments.out});

@@ -33,7 +33,7 @@
 #include "orchestrator/tune/tuning.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
@@ -501,7 +501,7 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
 int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   if (const auto& file = arguments.experiment.machine_file; !file.empty())
     setenv(kDeclaredVariable,
-           declared_text(parse_machine_file(read_input_file(file), file)).c_str(), 1);
+           declared_text(parse_declarations(read_input_file(file), file)).c_str(), 1);
   if (shared.command.empty() || shared.command.front().empty())
     throw Error(ErrorKind::input,
                 "no command stands behind --: dynamiccl tune -- torchrun train.py");

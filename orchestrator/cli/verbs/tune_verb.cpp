@@ -58,7 +58,8 @@ constexpr std::array kModes{
          "--agent --evaluations --seed --seeds --policy --confirm --from --between-runs "
          "--environments"},
     Mode{"apply", "measure a table's settings against the defaults on FILE's cells", "--apply"},
-    Mode{"check", "choose what a job can load of a table, with and without it; export holds to it",
+    Mode{"check",
+         "measure which of a table's settings make a job faster; export writes those alone",
          "--check --check-seconds"},
     Mode{"job", "tune a command of your own: tune -- COMMAND",
          "--agent --call-agent --seed --policy --launches --pairs --budget --steps --warmup-steps "
@@ -341,8 +342,9 @@ int run_check(const TuneArguments& arguments, const Shared& shared) {
         if (table.checks != before || evaluator.interrupted_by() == 0) {
           ++table.epoch;
           write_table(table, arguments.check);
-          console.note(fmt::format("what was measured stands in {}; `dynamiccl export` holds to it",
-                                   arguments.check));
+          console.note(
+              fmt::format("what was measured is stored in {}, and `dynamiccl export` writes by it",
+                          arguments.check));
         }
         for (const std::string& line : answer.summary) console.note(line);
         return evaluator.interrupted_by() != 0 ? 128 + evaluator.interrupted_by()

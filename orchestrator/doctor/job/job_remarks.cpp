@@ -201,7 +201,7 @@ void add_dealt_ranks(const LiveJob& job, std::vector<JobRemark>& found) {
        "slot (Open MPI), -ppn RANKS_PER_NODE (MPICH), srun --distribution=block"});
 }
 
-/// All of them wait for cores: whoever is late, that is the machine's doing first.
+/// Where all ranks wait for cores, the machine delays them, before any of them is called late.
 void add_busy_machine(const LiveJob& job, std::vector<JobRemark>& found) {
   double least = job.ranks.empty() ? 0 : 1;
   for (const auto& rank : job.ranks)

@@ -10,6 +10,7 @@
 
 namespace dynamiccl {
 
+/// What `doctor --job` found: the job, what is wrong with it, and what the looks at it took.
 struct JobLook {
   LiveJob job;
   JobVerdict verdict;

@@ -21,7 +21,7 @@ constexpr std::size_t kMostValues = 8'000'000;
 // Of what is written out, without the stacks; of letters as many as the largest file has.
 constexpr std::size_t kMostWritten = 2'000'000;
 constexpr std::size_t kMostLetters = std::size_t{256} << 20;
-// Of a number by digits or bytes: what is longer is none that anybody counts.
+// The most digits or bytes that a number may have: no counter of a recorder has more.
 constexpr std::size_t kLongestNumber = 8;
 
 enum class Shape { scalar, list, dictionary };

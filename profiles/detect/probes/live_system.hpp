@@ -13,6 +13,7 @@
 
 namespace dynamiccl {
 
+/// A network interface with its addresses, as getifaddrs tells them.
 struct InterfaceAddresses {
   std::string name;
   int index = 0;
@@ -20,6 +21,7 @@ struct InterfaceAddresses {
   std::vector<std::string> addresses;  ///< "172.30.0.10/24", "fe80::1/64"
 };
 
+/// The file system that holds a path, as statvfs tells it.
 struct FilesystemFacts {
   std::uint64_t device = 0;  ///< st_dev: the same number in two containers is the same memory
   Bytes size;

@@ -69,8 +69,8 @@ std::pair<std::uint32_t, std::size_t> bin_floor(const Histogram& bins, std::size
   return {static_cast<std::uint32_t>(bin << kBinShift), above};
 }
 
-/// A magnitude that some more than `kept` values probably reach, from a sample; more than any where
-/// that saves nothing.
+/// Estimates from a sample a magnitude that a few more than `kept` values reach, so that only those
+/// need to be sorted. It is larger than any value where sorting fewer would save nothing.
 std::uint32_t sampled_floor(const float* values, std::size_t count, std::size_t kept) {
   constexpr std::size_t kStride = 61;  // no divisor of a matrix' usual width
   constexpr std::size_t kLeast = 16;   // sampled values beyond the floor

@@ -1,4 +1,4 @@
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 
 #include <fmt/format.h>
 
@@ -92,7 +92,7 @@ MachineDeclarations read_machine_keys(TableReader& table) {
   return machine;
 }
 
-MachineDeclarations parse_machine_file(const std::string& text, const std::string& source) {
+MachineDeclarations parse_declarations(const std::string& text, const std::string& source) {
   const toml::table root = parse_toml(text, source);
   Mistakes mistakes(source);
   static const TableKeys keys = machine_keys();

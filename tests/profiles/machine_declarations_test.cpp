@@ -1,4 +1,4 @@
-#include "profiles/machine_file.hpp"
+#include "profiles/machine_declarations.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -11,7 +11,7 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 TEST_CASE("a machine file places nodes by what holds them", "[B-20][B-21][B-31]") {
-  const auto machine = parse_machine_file(R"(
+  const auto machine = parse_declarations(R"(
 aggregation = "sharp"
 topology = "fat-tree"
 deployment = "edge"
@@ -43,7 +43,7 @@ west = "node5"
 
 TEST_CASE("a topology is one that the tuner knows, by each of its spellings", "[E-37]") {
   const auto topology = [](const std::string& text) {
-    return parse_machine_file("topology = \"" + text + "\"", "lab.toml").topology;
+    return parse_declarations("topology = \"" + text + "\"", "lab.toml").topology;
   };
   CHECK(topology("BCube") == "bcube");
   CHECK(topology("2D-Torus") == "torus");
@@ -56,7 +56,7 @@ TEST_CASE("a topology is one that the tuner knows, by each of its spellings", "[
 
 TEST_CASE("mistakes of a machine file are named with their places") {
   const auto refused = [](const char* text, const char* message) {
-    CHECK_THROWS_MATCHES(parse_machine_file(text, "lab.toml"), Error,
+    CHECK_THROWS_MATCHES(parse_declarations(text, "lab.toml"), Error,
                          MessageMatches(ContainsSubstring(message)));
   };
   refused("topologie = 1", "lab.toml:1:1: unknown key");

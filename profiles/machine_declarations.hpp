@@ -27,6 +27,6 @@ TableKeys machine_keys();
 MachineDeclarations read_machine_keys(TableReader& table);
 
 /// A file of declarations. @throws Error(input) with one `source:line:col: ...` line per mistake
-MachineDeclarations parse_machine_file(const std::string& text, const std::string& source);
+MachineDeclarations parse_declarations(const std::string& text, const std::string& source);
 
 }  // namespace dynamiccl
