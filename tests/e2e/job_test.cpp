@@ -126,10 +126,10 @@ TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105
   const OverSockets sockets;
   const Program program;
   // As many as take several steps of layers to see: a busy machine may have done only one or two
-  // when the calls are first looked at.
-  const auto tuned =
-      program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2", "--pairs", "2",
-                   "--steps", "50", "--call-agent", "none", "--", kJob, "--loop", "layers"});
+  // when the calls are first looked at. What is seen in the one launch suffices.
+  const auto tuned = program.run(
+      {"tune", "--agent", "default", "--out", program.folder() + "/tuned", "--launches", "2",
+       "--pairs", "2", "--steps", "200", "--call-agent", "none", "--", kJob, "--loop", "layers"});
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
   CHECK(says(tuned.err, "25 calls a step"));
@@ -176,8 +176,8 @@ TEST_CASE("a job over two hosts gets launch settings, and is told why its calls 
   fs::create_directories(program.folder() + "/other-host");
   const std::vector<std::string> job{kJob, "--apart", program.folder() + "/other-host"};
   std::vector<std::string> tune{
-      "tune", "--out", program.folder() + "/tuned", "--launches", "2", "--pairs", "2", "--steps",
-      "8",    "--"};
+      "tune",       "--agent", "default", "--out", program.folder() + "/tuned",
+      "--launches", "2",       "--steps", "8",     "--"};
   tune.insert(tune.end(), job.begin(), job.end());
   const auto tuned = program.run(tune);
   INFO(tuned.err << tuned.out);
@@ -218,9 +218,9 @@ TEST_CASE("ranks that share a folder alone are tried as one host by the library"
   const Program program;
   const std::string out = program.folder() + "/tuned";
   const std::string memory = "/dev/shm/one-host-" + std::to_string(getpid());
-  const std::vector<std::string> tune{"tune", "--out",        out,    "--launches", "3",  "--pairs",
-                                      "2",    "--call-agent", "none", "--steps",    "8",  "--",
-                                      kJob,   "--pace",       "4e6",  "--hosts",    "all"};
+  std::vector<std::string> tune{"tune", "--out",        out,    "--launches", "3",  "--pairs",
+                                "2",    "--call-agent", "none", "--steps",    "8",  "--",
+                                kJob,   "--pace",       "4e6",  "--hosts",    "all"};
   fs::create_directory(memory);
   setenv("DYNAMICCL_SHARED_FOLDER", memory.c_str(), 1);
   const auto tuned = program.run(tune);
@@ -236,6 +236,7 @@ TEST_CASE("ranks that share a folder alone are tried as one host by the library"
   CHECK(nothing_left(program));
   // On a disk it may be another machine's, too.
   if (look_at_meeting_folder(program.folder()).filesystem == "tmpfs") return;
+  tune.insert(tune.begin() + 1, {"--agent", "default"});
   const auto on_disk = program.run(tune);
   INFO(on_disk.err);
   CHECK(says(on_disk.err, "one host could not be tried (docs/one-host.md): "));
@@ -484,7 +485,7 @@ TEST_CASE("Ctrl-C among the pairs tells what those that ended say, and keeps not
   const std::string out = program.folder() + "/tuned";
   const pid_t pid =
       program.start({"tune", "--out", out, "--launches", "2", "--pairs", "9", "--steps", "4",
-                     "--call-agent", "none", "--", paced_job(program, "")});
+                     "--warmup-steps", "1", "--call-agent", "none", "--", paced_job(program, "")});
   while (!says(program.said(), "pair 3, ") && !Program::has_ended(pid))
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   INFO(program.said());
