@@ -1,27 +1,23 @@
 #include <benchmark/benchmark.h>
 
-#include "tuner/simulator/vector_simulator.hpp"
+#include "tuner/learn/world.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// Steps of the vectorised simulator, new tasks and regimes included; the bar is 100,000/s on one
-/// core.
-void simulator_steps(benchmark::State& state) {
+/// Cells of simulated places, machine and links included; the bar is 50 us a cell.
+void simulated_cells(benchmark::State& state) {
   const SimCatalog catalog;
-  SimulatorOptions options;
-  options.stage = static_cast<CurriculumStage>(state.range(0));
-  VectorSimulator simulator(catalog, options, 256, 1);
   FastRandom random(2);
-  std::vector<std::uint32_t> arms(simulator.count());
+  std::int64_t cells = 0;
   for (auto _ : state) {
-    for (std::size_t i = 0; i < arms.size(); ++i)
-      arms[i] = static_cast<std::uint32_t>(random.below(simulator.task(i).log_us.size()));
-    benchmark::DoNotOptimize(simulator.step(arms).log_us.data());
+    const SimPlace place =
+        draw_place(catalog, static_cast<CurriculumStage>(state.range(0)), random);
+    cells += static_cast<std::int64_t>(place.cells.size());
   }
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * arms.size()));
+  state.SetItemsProcessed(cells);
 }
-BENCHMARK(simulator_steps)->Arg(1)->Arg(3);
+BENCHMARK(simulated_cells)->Arg(1)->Arg(3);
 
 }  // namespace
 }  // namespace dynamiccl

@@ -149,7 +149,7 @@ constexpr std::array kNamesBackends{
     // MPICH's way to give up.
     "orchestrator/doctor/memory_causes.cpp",
     // What the simulator knows of each.
-    "tuner/simulator/tiers.cpp", "tuner/simulator/world.cpp"};
+    "tuner/simulator/tiers.cpp", "tuner/learn/world.cpp"};
 
 /// Files that name a backend although its row could be asked.
 std::vector<std::string> that_name_backends(const std::vector<SourceFile>& files) {

@@ -45,7 +45,7 @@ const std::map<std::string, std::vector<std::string>>& layers() {
                 {"agreement", "tuner", "profiler", "watcher"});
     add_storeys(rows, "tuner/", {"core", "profiles/detect", "plugin/agreement", "train/spec"},
                 {"action", "state", "reward", "table", "trigger", "guards", "simulator", "agents",
-                 "learn", "search", "export", "job", "online"});
+                 "search", "learn", "export", "job", "online"});
     add_storeys(rows, "workers/", {"core", "profiles/detect"}, {"data", "device"});
     rows["workers"] = {"core", "profiles/detect", "workers/device"};
     rows["workers/aggregation"] = {"core"};

@@ -1,28 +1,36 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
+#include "tuner/state/features.hpp"
 
 using namespace dynamiccl;
 
 namespace {
 
-SimulatorOptions small_stage() {
-  SimulatorOptions options;
-  options.stage = CurriculumStage::first;
-  options.tasks_per_episode = 2;
-  options.steps_per_task = 5;
-  return options;
+std::vector<SimPlace> some_places(const SimCatalog& catalog, int count, std::uint64_t seed) {
+  FastRandom random(seed);
+  std::vector<SimPlace> places;
+  for (int i = 0; i < count; ++i)
+    places.push_back(draw_place(catalog, CurriculumStage::third, random));
+  return places;
+}
+
+AgentMaker maker(const std::string& name) {
+  return [name](std::uint64_t seed) {
+    AgentOptions options;
+    options.seed = seed;
+    return make_agent(name, options);
+  };
 }
 
 }  // namespace
 
 TEST_CASE("torch and the pass without it give the same policy", "[E-101]") {
-  const SimCatalog catalog;
-  VectorSimulator simulator(catalog, small_stage(), 4, 11);
+  const SimCatalog catalog({Backend::gloo, Backend::mpich});  // few settings: quick in debug builds
+  const std::vector<SimPlace> places = some_places(catalog, 4, 11);
   const Policy policy = untrained_policy(3);
-  const Rollout rollout = collect(policy.network(), simulator, 1, 5);
+  const Rollout rollout = collect(policy, places, 5);
   REQUIRE_FALSE(rollout.episodes.empty());
   const PpoTrainer trainer(policy, {}, 1);
   const ForwardDifference difference = trainer.difference(rollout);
@@ -36,14 +44,14 @@ TEST_CASE("torch and the pass without it give the same policy", "[E-101]") {
 }
 
 TEST_CASE("an update moves towards what was rewarded", "[E-101]") {
-  const SimCatalog catalog;
-  VectorSimulator simulator(catalog, small_stage(), 6, 12);
+  const SimCatalog catalog({Backend::gloo, Backend::mpich});  // few settings: quick in debug builds
+  const std::vector<SimPlace> places = some_places(catalog, 6, 12);
   const Policy policy = untrained_policy(4);
-  Rollout rollout = collect(policy.network(), simulator, 1, 6);
+  Rollout rollout = collect(policy, places, 6);
   // Only the first value of every head is rewarded.
   std::size_t first = 0;
   for (Episode& episode : rollout.episodes)
-    for (RolloutStep& step : episode) {
+    for (PolicyStep& step : episode) {
       const bool rewarded = !step.heads.empty() && step.heads[0].picked == 0;
       first += rewarded ? 1 : 0;
       step.reward = rewarded ? 1 : -1;
@@ -64,7 +72,7 @@ TEST_CASE("an update moves towards what was rewarded", "[E-101]") {
   for (const Episode& episode : rollout.episodes) {
     Eigen::VectorXf before = before_network.initial_state();
     Eigen::VectorXf now = before;
-    for (const RolloutStep& step : episode) {
+    for (const PolicyStep& step : episode) {
       before = before_network.advance(step.input, before);
       now = after_network.advance(step.input, now);
       if (step.heads.empty()) continue;
@@ -78,11 +86,11 @@ TEST_CASE("an update moves towards what was rewarded", "[E-101]") {
 }
 
 TEST_CASE("a smaller policy learns nothing of features that it does not see", "[E-61]") {
-  const SimCatalog catalog;
-  VectorSimulator simulator(catalog, small_stage(), 4, 13);
+  const SimCatalog catalog({Backend::gloo, Backend::mpich});  // few settings: quick in debug builds
+  const std::vector<SimPlace> places = some_places(catalog, 4, 13);
   const Policy policy = untrained_policy(6, 40);
   PpoTrainer trainer(policy, {}, 1);
-  trainer.update(collect(policy.network(), simulator, 1, 7));
+  trainer.update(collect(policy, places, 7));
   const Eigen::MatrixXf before = policy.weights.at("in_w");
   const Eigen::MatrixXf after = trainer.weights().at("in_w");
   int unseen = 0;
@@ -95,47 +103,48 @@ TEST_CASE("a smaller policy learns nothing of features that it does not see", "[
   CHECK(after != before);
 }
 
-TEST_CASE("agents are scored on the same simulated jobs") {
-  const SimCatalog catalog;
-  const auto score = [&](const std::string& name) {
-    VectorSimulator simulator(catalog, small_stage(), 8, 13);
-    return score_in_simulator(
-        [&](std::uint64_t seed) {
-          AgentOptions options;
-          options.seed = seed;
-          return make_agent(name, options);
-        },
-        simulator, 1, 3);
-  };
-  const SimScore nothing = score("default");
-  const SimScore bandit = score("bandit");
-  CHECK(nothing.evaluations == 0);
-  CHECK(bandit.evaluations > 1);
-  CHECK(bandit.final_regret < nothing.final_regret);
-  CHECK(nothing.mean_reward < 0);
+TEST_CASE("a search's rewards are together what its choices gained", "[E-101]") {
+  const SimCatalog catalog({Backend::gloo, Backend::mpich});  // few settings: quick in debug builds
+  const std::vector<SimPlace> places = some_places(catalog, 1, 13);
+  const Policy policy = untrained_policy(4);
+  const Rollout rollout = collect(policy, places, 6);
+  REQUIRE(rollout.episodes.size() == 1);
+  double gained = 0;
+  for (const PolicyStep& step : rollout.episodes[0]) gained += static_cast<double>(step.reward);
+  // Before the first look the agent recommends what the prior says.
+  PolicyAgent agent(policy, {}, {});
+  double before = 0;
+  for (const SimCell& cell : places[0].cells)
+    before += cell.log_us[agent.recommend(cell.search.task)] - cell.best_log_us;
+  before /= static_cast<double>(places[0].cells.size());
+  CHECK(std::abs(gained / 10 - (before - rollout.final_regret)) < 1e-4);
+  CHECK(rollout.episodes[0].size() <= 4 * places[0].cells.size());
 }
 
-TEST_CASE("searches are counted on the same simulated regimes for every agent") {
+TEST_CASE("agents are scored on the same simulated places and launches") {
+  const SimCatalog catalog({Backend::gloo, Backend::mpich});  // few settings: quick in debug builds
+  const std::vector<SimPlace> places = some_places(catalog, 4, 13);
+  const SimScore nothing = score_in_simulator(maker("default"), places, 3);
+  const SimScore bandit = score_in_simulator(maker("bandit"), places, 3);
+  REQUIRE(nothing.default_regret > 0.02);
+  CHECK(nothing.default_regret == bandit.default_regret);
+  for (const double regret : nothing.regret)
+    CHECK(std::abs(regret - nothing.default_regret) < 1e-9);
+  CHECK(bandit.mean_regret() < nothing.mean_regret());
+  CHECK(bandit.regret.back() < 0.8 * nothing.default_regret);
+  CHECK(score_in_simulator(maker("means"), places, 3).regret ==
+        score_in_simulator(maker("means"), places, 3).regret);
+}
+
+TEST_CASE("a policy without weights for the context does not act by it, another does", "[E-25]") {
   const SimCatalog catalog;
-  const auto score = [&](const std::string& name) {
-    return search_in_simulator(
-        [&](std::uint64_t seed) {
-          AgentOptions options;
-          options.seed = seed;
-          return make_agent(name, options);
-        },
-        catalog, CurriculumStage::second, 4, 21);
-  };
-  const SearchScore nothing = score("default");
-  const SearchScore descent = score("coordinate-descent");
-  const SearchScore ppo = score("ppo");
-  REQUIRE(nothing.tasks > 2);
-  CHECK(descent.tasks == nothing.tasks);
-  CHECK(nothing.reached_95 == 0);
-  CHECK(nothing.evaluations == 0);
-  CHECK(nothing.evaluations_to_95 >= 24);
-  CHECK(nothing.gain_share == 0);
-  CHECK(ppo.gain_share > 0.5);
-  CHECK(ppo.gain_share <= 1);
-  CHECK(ppo.evaluations < descent.evaluations);
+  const std::vector<SimPlace> places = some_places(catalog, 10, 14);
+  Policy policy = untrained_policy(6);
+  // Large enough that the scores follow the state and not what is believed of the settings alone.
+  for (const char* name : {"implementation_out", "resource_out"}) policy.weights.at(name) *= 100;
+  CHECK(context_effect(policy, places).changed > 0.1);
+  policy.weights.at("in_w").leftCols(state_width()).setZero();
+  const ContextEffect blind = context_effect(policy, places);
+  CHECK(blind.changed == 0);
+  CHECK(blind.worth == 0);
 }

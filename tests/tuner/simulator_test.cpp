@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <functional>
+#include <set>
 
 #include "benchmarks/transport_fit.hpp"
+#include "tuner/learn/world.hpp"
 #include "tuner/simulator/tiers.hpp"
-#include "tuner/simulator/vector_simulator.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/state/published_scaling.hpp"
 
@@ -91,16 +94,17 @@ TEST_CASE("jobs with a server are drawn, rings more often", "[E-162]") {
   double rings = 0;
   bool settings_differ = false;
   for (int i = 0; i < 4000; ++i) {
-    const SimFamily family = sample_family(catalog, CurriculumStage::third, {}, random);
-    rings += ring(family.space->context) ? 1 : 0;
-    if (!served(family.space->context)) continue;
+    const SimJob job = draw_job(catalog, CurriculumStage::third, random);
+    rings += ring(job.space->context) ? 1 : 0;
+    if (!served(job.space->context)) continue;
     ++servers;
-    CHECK(family.state.schedule != Schedule::mg_wfbp);
-    SimTask task;
-    make_task(family, 24, task);
-    CHECK(task.key.architecture == Architecture::ps);
-    CHECK(task.state.architecture == SumArchitecture::ps);
-    settings_differ = settings_differ || task.best_log_us < task.log_us[0] - 0.1F;
+    CHECK(job.state.schedule != Schedule::mg_wfbp);
+    if (settings_differ) continue;
+    const SimPlace place = make_place(job, {}, random);
+    const SimCell& cell = place.cells.back();
+    CHECK(cell.search.task.key.task.architecture == Architecture::ps);
+    CHECK(cell.search.task.state.architecture == SumArchitecture::ps);
+    settings_differ = cell.best_log_us < cell.log_us[0] - 0.1;
   }
   CHECK(servers > 200);
   CHECK(rings > 2 * servers);
@@ -145,9 +149,9 @@ TEST_CASE("jobs that scale by themselves are drawn less often", "[E-155]") {
   int scaling = 0;
   int alike = 0;  // as large, as intense, of other batches
   for (int i = 0; i < 20000; ++i) {
-    const SimFamily family = sample_family(catalog, CurriculumStage::first, {}, random);
-    const State& state = family.state;
-    if (family.space->context.ranks < 32 || *state.model_intensity < published_intensity_split())
+    const SimJob job = draw_job(catalog, CurriculumStage::first, random);
+    const State& state = job.state;
+    if (job.space->context.ranks < 32 || *state.model_intensity < published_intensity_split())
       continue;
     ++(*state.local_batch >= 64 ? scaling : alike);
   }
@@ -209,16 +213,17 @@ TEST_CASE("the curriculum's stages differ as the sources say", "[E-161][E-181][E
   int far = 0;
   int large = 0;
   for (int i = 0; i < 300; ++i) {
-    const SimFamily first = sample_family(catalog, CurriculumStage::first, {}, random);
+    const SimJob first = draw_job(catalog, CurriculumStage::first, random);
     CHECK(first.state.tier_max == 1);
     CHECK(first.state.sync == SyncMode::bsp);
     CHECK(first.state.compression == Compression::none);
+    CHECK(first.state.parallelism == ParallelismMode::dp);
     CHECK(first.fault_rate == 0);
-    const SimFamily second = sample_family(catalog, CurriculumStage::second, {}, random);
+    const SimJob second = draw_job(catalog, CurriculumStage::second, random);
     CHECK(*second.state.tier_max <= 2);
     CHECK(second.state.compression != Compression::top_k);
     CHECK(second.fault_rate == 0);
-    const SimFamily third = sample_family(catalog, CurriculumStage::third, {}, random);
+    const SimJob third = draw_job(catalog, CurriculumStage::third, random);
     faulty += third.fault_rate > 0 ? 1 : 0;
     far += *third.state.tier_max >= 3 ? 1 : 0;
     large += *third.state.ranks_total >= 16 ? 1 : 0;
@@ -228,35 +233,122 @@ TEST_CASE("the curriculum's stages differ as the sources say", "[E-161][E-181][E
   CHECK(large > 100);
 }
 
-TEST_CASE("simulated jobs repeat with the seed, and no arm beats the task's best") {
-  const SimCatalog catalog;
-  SimulatorOptions options;
-  options.stage = CurriculumStage::third;
-  VectorSimulator a(catalog, options, 16, 5);
-  VectorSimulator b(catalog, options, 16, 5);
-  VectorSimulator c(catalog, options, 16, 6);
-  FastRandom random(9);
-  std::vector<std::uint32_t> arms(16);
-  std::vector<std::uint32_t> defaults(16, 0);
-  bool differs = false;
-  int episodes = 0;
-  for (int s = 0; s < 100; ++s) {
-    for (std::size_t i = 0; i < arms.size(); ++i)
-      arms[i] = static_cast<std::uint32_t>(random.below(a.task(i).log_us.size()));
-    const SimStep& one = a.step(arms);
-    const SimStep& two = b.step(arms);
-    REQUIRE(one.log_us == two.log_us);
-    differs = differs || c.step(defaults).log_us != one.log_us;
-    for (std::size_t i = 0; i < arms.size(); ++i) {
-      CHECK(one.true_regret[i] >= 0);
-      CHECK(std::isfinite(one.log_us[i]));
-      CHECK(one.reward[i].total() <= 0);
-      episodes += one.episode_ended[i];
-      if (one.episode_ended[i] != 0) CHECK(one.task_ended[i] != 0);
-    }
+namespace {
+
+/// How many of some simulated jobs' cells have another best setting after a change, and how many
+/// have another one for nothing.
+int moved(const SimCatalog& catalog, const std::function<bool(const SimJob&)>& wanted,
+          const std::function<void(SimJob&)>& change) {
+  FastRandom random(17);
+  int moved = 0;
+  for (int found = 0; found < 25;) {
+    SimJob job = draw_job(catalog, CurriculumStage::third, random);
+    job.lone = false;
+    if (!wanted(job)) continue;
+    ++found;
+    SimJob other = job;
+    change(other);
+    FastRandom one(static_cast<std::uint64_t>(found));
+    FastRandom two(static_cast<std::uint64_t>(found));
+    const SimPlace before = make_place(job, {}, one);
+    const SimPlace after = make_place(other, {}, two);
+    const auto best = [](const SimCell& cell) {
+      return std::min_element(cell.log_us.begin(), cell.log_us.end()) - cell.log_us.begin();
+    };
+    for (std::size_t c = 0; c < std::min(before.cells.size(), after.cells.size()); ++c)
+      moved += best(before.cells[c]) != best(after.cells[c]) ? 1 : 0;
   }
-  CHECK(differs);
-  CHECK(episodes == 16 * (100 / 24));
+  return moved;
+}
+
+}  // namespace
+
+TEST_CASE("what a simulated job is and where it runs moves which setting is best",
+          "[E-182][E-183][E-184][E-199]") {
+  const SimCatalog catalog;
+  const auto any = [](const SimJob&) { return true; };
+  const auto overlapped = [](const SimJob& job) {
+    return job.state.schedule == Schedule::partitioned;
+  };
+  CHECK(moved(catalog, any, [](SimJob&) {}) == 0);
+  // Where calls hide behind compute, what they take of it decides.
+  CHECK(moved(catalog, overlapped, [](SimJob& job) { job.state.schedule = Schedule::none; }) > 5);
+  CHECK(moved(catalog, overlapped, [](SimJob& job) {
+          *job.state.c2c_ratio = *job.state.c2c_ratio > 1 ? 0.05 : 20;
+        }) > 5);
+  CHECK(moved(
+            catalog,
+            [&](const SimJob& job) {
+              return overlapped(job) && job.state.sync == SyncMode::bsp && *job.state.c2c_ratio > 1;
+            },
+            [](SimJob& job) { job.state.local_steps = 32; }) > 5);
+  CHECK(moved(catalog, any, [](SimJob& job) {
+          job.state.parallelism = job.state.parallelism == ParallelismMode::three_d
+                                      ? ParallelismMode::dp
+                                      : ParallelismMode::three_d;
+        }) > 5);
+  CHECK(moved(catalog, any,
+              [](SimJob& job) { job.state.cross_container = !*job.state.cross_container; }) > 5);
+  CHECK(moved(catalog, any, [](SimJob& job) {
+          job.state.interference = job.state.interference > 0 ? 0 : kMaxInterferenceLoss;
+        }) > 0);
+}
+
+TEST_CASE("the shape of a simulated network moves which setting is best", "[E-184]") {
+  const SimCatalog catalog;
+  // The same job over networks that differ in nothing but the draw of machine and links.
+  FastRandom random(3);
+  std::set<MachineShape> shapes;
+  int moved = 0;
+  for (int found = 0; found < 20;) {
+    SimJob job = draw_job(catalog, CurriculumStage::third, random);
+    if (job.tier != 3 || job.space->context.ranks < 16) continue;
+    ++found;
+    std::set<std::ptrdiff_t> best;
+    for (int draw = 0; draw < 4; ++draw) {
+      const SimPlace place = make_place(job, {0, 0, 0, 0, 0, 0}, random);
+      shapes.insert(place.machine.shape);
+      for (const SimCell& cell : place.cells)
+        if (cell.search.task.key.task.bin.log2 >= 20)
+          best.insert(std::min_element(cell.log_us.begin(), cell.log_us.end()) -
+                      cell.log_us.begin());
+    }
+    moved += best.size() > 1 ? 1 : 0;
+  }
+  CHECK(shapes.size() == 5);
+  CHECK(moved > 5);
+}
+
+TEST_CASE("simulated places repeat with the seed, and only settings other than the default fail",
+          "[E-185]") {
+  const SimCatalog catalog;
+  FastRandom a(5);
+  FastRandom b(5);
+  int failed = 0;
+  for (int i = 0; i < 30; ++i) {
+    SimPlace one = draw_place(catalog, CurriculumStage::third, a);
+    const SimPlace two = draw_place(catalog, CurriculumStage::third, b);
+    REQUIRE(one.cells.size() == two.cells.size());
+    REQUIRE(one.cells.size() >= 3);
+    one.job.fault_rate = 0.5;
+    std::set<RegimeKey> keys;
+    for (std::size_t c = 0; c < one.cells.size(); ++c) {
+      const SimCell& cell = one.cells[c];
+      REQUIRE(cell.log_us == two.cells[c].log_us);
+      keys.insert(cell.search.task.key);
+      CHECK(cell.log_us.size() == cell.search.task.space->arms().size());
+      CHECK(cell.search.task.prior_log_us.size() == cell.log_us.size());
+      for (const double us : cell.log_us) CHECK(us >= cell.best_log_us);
+      const Trial trial = one.measure(cell, 0, a);
+      static_cast<void>(two.measure(cell, 0, b));
+      CHECK(trial.ok);
+      CHECK(std::abs(std::log(trial.time.count()) - cell.log_us[0]) < 2);
+      if (cell.log_us.size() > 1) failed += one.measure(cell, 1, a).ok ? 0 : 1;
+    }
+    CHECK(keys.size() == one.cells.size());
+    b = a;
+  }
+  CHECK(failed > 20);
 }
 
 TEST_CASE("a catalog of some backends draws no job of another", "[H-25]") {
@@ -265,10 +357,8 @@ TEST_CASE("a catalog of some backends draws no job of another", "[H-25]") {
   CHECK(gloo.spaces().size() + others.spaces().size() == SimCatalog().spaces().size());
   FastRandom random(5);
   for (int i = 0; i < 50; ++i) {
-    CHECK(sample_family(gloo, CurriculumStage::third, {}, random).space->context.backend ==
-          Backend::gloo);
-    CHECK(sample_family(others, CurriculumStage::third, {}, random).space->context.backend !=
-          Backend::gloo);
+    CHECK(draw_job(gloo, CurriculumStage::third, random).space->context.backend == Backend::gloo);
+    CHECK(draw_job(others, CurriculumStage::third, random).space->context.backend != Backend::gloo);
   }
 }
 
@@ -292,18 +382,17 @@ TEST_CASE("simulated calls show agents what live runs know of a lone call, or of
   FastRandom random(5);
   int lone = 0;
   for (int i = 0; i < 40; ++i) {
-    const SimFamily family = sample_family(catalog, CurriculumStage::third, {}, random);
-    SimTask task;
-    make_task(family, 20, task);
-    lone += family.lone ? 1 : 0;
+    const SimPlace place = draw_place(catalog, CurriculumStage::third, random);
+    const State& state = place.cells.front().search.task.state;
+    lone += place.job.lone ? 1 : 0;
     for (const Feature& row : feature_table()) {
       // What the policy does not see need not be there; NCCL's GPU sharing is the regime's.
       if (!row.source.in_policy || row.name == "gpu_sharing") continue;
-      CAPTURE(row.name, family.lone);
-      CHECK(row.known(task.state) ==
-            (!row.source.tune.empty() || (!family.lone && !row.source.training.empty())));
+      CAPTURE(row.name, place.job.lone);
+      CHECK(row.known(state) ==
+            (!row.source.tune.empty() || (!place.job.lone && !row.source.training.empty())));
     }
-    CHECK(task.state.sharing.has_value() == (family.space->context.backend == Backend::nccl));
+    CHECK(state.sharing.has_value() == (place.job.space->context.backend == Backend::nccl));
   }
   CHECK(lone > 8);
   CHECK(lone < 32);

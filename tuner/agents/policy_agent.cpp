@@ -65,39 +65,50 @@ PolicyAgent::PolicyAgent(const Policy& policy, const AgentOptions& options,
       memory_(belief, options),
       random_(options.seed) {}
 
-Eigen::VectorXf PolicyAgent::advanced(const Task& task) {
-  const auto known = hidden_.find(task.key.regime);
+PolicyAgent::Proposal PolicyAgent::advanced(const Task& task) {
+  const auto before = hidden_.find(task.key.regime);
   Feedback& feedback = feedback_[task.key];
   feedback.interference = task.state.interference;
-  return network_.advance(policy_input(task.state, feedback),
-                          known == hidden_.end() ? network_.initial_state() : known->second);
+  Proposal proposal;
+  proposal.input = network_.seen(policy_input(task.state, feedback));
+  proposal.hidden = network_.advance(
+      proposal.input, before == hidden_.end() ? network_.initial_state() : before->second);
+  return proposal;
+}
+
+void PolicyAgent::keep(const RegimeKey& key, const Proposal& proposal) {
+  hidden_[key.regime] = proposal.hidden;
+  if (steps_ == nullptr) return;
+  steps_->push_back({proposal.input, proposal.walk.heads,
+                     static_cast<float>(std::log(std::max(proposal.walk.probability, 1e-12))),
+                     network_.value(proposal.hidden), 0});
 }
 
 Choice PolicyAgent::act(const Task& task) {
   const BeliefMemory::Entry& entry = memory_.entry(task);
   if (memory_.finished(task)) return {memory_.recommend(task), 1, false};
-  const Eigen::VectorXf hidden = advanced(task);
-  hidden_[task.key.regime] = hidden;
+  Proposal proposal = advanced(task);
   const ArmOutlook& outlook = memory_.outlook(entry);
   // Arms with nothing left to show count as failed for the walk: the masks keep them out.
-  const std::vector<bool> open = memory_.open_arms(entry, outlook);
-  std::vector<bool> closed(open.size());
-  for (std::size_t a = 0; a < open.size(); ++a) closed[a] = !open[a];
+  std::vector<bool> closed = memory_.open_arms(entry, outlook);
+  closed.flip();
   const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-  const PolicyWalk walk = walk_heads(network_, hidden, *task.space, known, &random_);
-  return {walk.arm, walk.probability, true};
+  proposal.walk = walk_heads(network_, proposal.hidden, *task.space, known, &random_);
+  keep(task.key, proposal);
+  return {proposal.walk.arm, proposal.walk.probability, true};
 }
 
 std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tasks,
                                              std::size_t most) {
   constexpr int kWalks = 4;
   std::vector<const BeliefMemory::Entry*> entries;
-  std::vector<Eigen::VectorXf> hidden;
+  std::vector<Proposal> proposals;
+  std::map<std::pair<std::size_t, std::size_t>, PolicyWalk> walks;  // by task and arm
   std::vector<PlannedChoice> candidates;
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     const BeliefMemory::Entry& entry = memory_.entry(*tasks[t]);
     entries.push_back(&entry);
-    hidden.push_back(advanced(*tasks[t]));
+    proposals.push_back(advanced(*tasks[t]));
     std::vector<bool> closed = BeliefMemory::unsettled_arms(entry);
     closed.flip();
     if (!closed[0]) candidates.push_back({t, {0, 1, false}});
@@ -112,13 +123,20 @@ std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tas
                                     outlook.mean[static_cast<Eigen::Index>(outlook.best)])
           outlook.best = a;
       const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-      const PolicyWalk walk = walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_);
-      if (walk.arm != 0) candidates.push_back({t, {walk.arm, walk.probability, true}});
+      PolicyWalk walk =
+          walk_heads(network_, proposals[t].hidden, *tasks[t]->space, known, &random_);
+      if (walk.arm == 0) continue;
+      candidates.push_back({t, {walk.arm, walk.probability, true}});
+      walks.try_emplace({t, walk.arm}, std::move(walk));
     }
   }
-  const std::vector<PlannedChoice> chosen = most_valuable(memory_, entries, candidates, most);
-  for (const PlannedChoice& proposal : chosen)
-    hidden_[tasks[proposal.task]->key.regime] = hidden[proposal.task];
+  std::vector<PlannedChoice> chosen = most_valuable(memory_, entries, candidates, most);
+  for (const PlannedChoice& one : chosen) {
+    // A default is measured for what it says of all others; no walk led there.
+    const auto walk = walks.find({one.task, one.choice.arm});
+    if (walk != walks.end()) proposals[one.task].walk = walk->second;
+    keep(tasks[one.task]->key, proposals[one.task]);
+  }
   return chosen;
 }
 

@@ -26,6 +26,15 @@ struct PolicyWalk {
 PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
                       const ActionSpace& space, const ArmKnowledge& known, FastRandom* random);
 
+/// One decision of a policy as training needs it again.
+struct PolicyStep {
+  Eigen::VectorXf input;
+  std::vector<HeadStep> heads;
+  float log_probability = 0;  ///< of the walk, under the policy that made it
+  float value = 0;            ///< as that policy estimated it
+  float reward = 0;           ///< what came of it until the next decision
+};
+
 inline constexpr const char* kPpo = "ppo";
 inline constexpr const char* kUntrainedPpo = "ppo-untrained";
 
@@ -51,10 +60,20 @@ class PolicyAgent final : public Agent {
     return memory_.recommend(task);
   }
   void reopen(const RegimeKey& key) override;
+  /// Keeps what plan() decides, in order: whoever asks for one choice at a time gets what training
+  /// needs. `steps` outlives the agent; nullptr = no more.
+  void record(std::vector<PolicyStep>* steps) { steps_ = steps; }
 
  private:
-  /// The recurrent state of a task's regime after what came of its last measurement.
-  Eigen::VectorXf advanced(const Task& task);
+  /// A task's decision: its input, the recurrent state of its regime after it, and the walk.
+  struct Proposal {
+    Eigen::VectorXf input;
+    Eigen::VectorXf hidden;
+    PolicyWalk walk;
+  };
+  /// Input and recurrent state after what came of the task's last measurement; no walk yet.
+  Proposal advanced(const Task& task);
+  void keep(const RegimeKey& key, const Proposal& proposal);
 
   PolicyNetwork network_;
   std::string_view name_;
@@ -64,6 +83,7 @@ class PolicyAgent final : public Agent {
   /// One recurrent state per regime: it is the regime that it describes.
   std::map<std::string, Eigen::VectorXf> hidden_;
   std::map<RegimeKey, Feedback> feedback_;
+  std::vector<PolicyStep>* steps_ = nullptr;
 };
 
 /// What a measurement says relative to what was believed before it.

@@ -6,14 +6,15 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <optional>
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
-#include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
+#include "tuner/state/features.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -24,9 +25,9 @@ struct LearnOptions {
   std::string out = "ppo.policy";
   std::string report;  ///< folder
   int seeds = 5;
-  int updates = 40;  ///< per curriculum stage
-  int jobs = 48;
-  int held_out = 64;               ///< episodes and regimes per held-out stage
+  int updates = 40;                ///< per curriculum stage
+  int jobs = 48;                   ///< searches of an update
+  int held_out = 64;               ///< places per stage of the comparison
   int columns = 0;                 ///< of the state that the policy sees; 0: all
   std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
 };
@@ -42,45 +43,39 @@ const std::vector<Backend> kBackends = [] {
 constexpr const char* kHelp =
     "usage: dynamiccl-learn [--out FILE] [--report FOLDER] [--seeds N] [--updates N] [--jobs N]\n"
     "                       [--held-out N] [--columns N] [--without BACKEND]\n"
-    "Trains the recurrent PPO policy on the simulator in three curriculum stages, once per seed,\n"
-    "and keeps the seed with the highest mean reward on validation regimes. The files are written\n"
-    "after every seed.\n"
+    "Trains the recurrent PPO policy in three curriculum stages, once per seed: it searches\n"
+    "simulated places whose times are the analytic models of `dynamiccl predict`, with a budget\n"
+    "of 1, 2 or 4 looks a cell, and is rewarded by how near the best its choices end. Kept is the\n"
+    "seed with the lowest mean regret on validation places. The files are written after every "
+    "seed.\n"
     "  --out FILE       the policy (ppo.policy)\n"
     "  --report FOLDER  curves.csv (learning curves), held_out.csv (comparison with the other\n"
-    "                   agents on regimes that never trained), and seed-N.policy of every seed\n"
+    "                   agents on places that never trained), ablation.csv (the kept policy\n"
+    "                   without each feature of the state), and seed-N.policy of every seed\n"
     "  --seeds N        independent trainings (5)\n"
     "  --updates N      PPO updates per stage (40)\n"
-    "  --jobs N         simulated jobs side by side (48)\n"
-    "  --held-out N     episodes and regimes per stage of the comparison (64)\n"
+    "  --jobs N         searches of an update (48)\n"
+    "  --held-out N     places per stage of the comparison (64)\n"
     "  --columns N      a smaller policy: of the state's features those that fit into so many\n"
     "                   columns, what the cluster is before what job and library are (all)\n"
     "  --without BACKEND  train on the other backends' spaces and compare on this one's alone: "
     "does\n"
     "                   the policy transfer to a library that it never saw?\n";
 
-// Regimes are drawn from the generator's seed: these never train.
+// Places are drawn from the generator's seed: these never train.
 constexpr std::uint64_t kHeldOutSeed = 0x5eed0000;
 constexpr std::uint64_t kValidationSeed = 0x7a11d000;
 
-SimulatorOptions stage_options(int stage) {
-  SimulatorOptions options;
-  options.stage = static_cast<CurriculumStage>(stage);
-  return options;
-}
+constexpr std::uint64_t kCurveSeed = 0xc0e7e000;
 
-/// All stages, each with as many episodes.
-SimScore score(const SimCatalog& catalog, const AgentMaker& make, int episodes,
-               std::uint64_t seed) {
-  SimScore sum;
-  for (int stage = 1; stage <= 3; ++stage) {
-    VectorSimulator simulator(catalog, stage_options(stage), static_cast<std::size_t>(episodes),
-                              seed + static_cast<std::uint64_t>(stage));
-    const SimScore one = score_in_simulator(make, simulator, 1, seed);
-    sum.mean_reward += one.mean_reward / 3;
-    sum.final_regret += one.final_regret / 3;
-    sum.evaluations += one.evaluations / 3;
-  }
-  return sum;
+/// @param each of every stage
+std::vector<SimPlace> draw_places(const SimCatalog& catalog, int each, std::uint64_t seed) {
+  FastRandom random(seed);
+  std::vector<SimPlace> places;
+  for (int stage = 1; stage <= 3; ++stage)
+    for (int i = 0; i < each; ++i)
+      places.push_back(draw_place(catalog, static_cast<CurriculumStage>(stage), random));
+  return places;
 }
 
 AgentMaker maker(const std::string& name) {
@@ -100,21 +95,17 @@ AgentMaker maker(const Policy& policy) {
 }
 
 /// A row of held_out.csv.
-json compare(const SimCatalog& catalog, const std::string& agent, const AgentMaker& make,
-             int episodes) {
-  const SimScore reward = score(catalog, make, episodes, kHeldOutSeed);
-  const SearchScore search =
-      search_in_simulator(make, catalog, CurriculumStage::third, episodes, kHeldOutSeed);
-  fmt::print(stderr, "{:20} mean reward {:8.4f}, evaluations to 95 % {:5.1f}\n", agent,
-             reward.mean_reward, search.evaluations_to_95);
-  return {{"agent", agent},
-          {"mean_reward", reward.mean_reward},
-          {"final_regret_percent", 100 * reward.final_regret},
-          {"search_tasks", search.tasks},
-          {"evaluations_to_95", search.evaluations_to_95},
-          {"reached_95_percent", 100 * search.reached_95},
-          {"evaluations", search.evaluations},
-          {"gain_percent_of_oracle", 100 * search.gain_share}};
+json compare(const std::vector<SimPlace>& places, const std::string& agent, const AgentMaker& make,
+             const ContextEffect& context = {}) {
+  const SimScore score = score_in_simulator(make, places, kHeldOutSeed);
+  fmt::print(stderr, "{:20} regret at {} looks a cell: {::.3f}; of the default {:.3f}\n", agent,
+             fmt::join(kBudgets, ", "), score.regret, score.default_regret);
+  json row{{"agent", agent}, {"places", places.size()}, {"default_regret", score.default_regret}};
+  for (std::size_t k = 0; k < kBudgets.size(); ++k)
+    row[fmt::format("regret_{}", kBudgets[k])] = score.regret[k];
+  row["changed_by_context"] = context.changed;
+  row["worth_of_context"] = context.worth;
+  return row;
 }
 
 struct Trained {
@@ -127,29 +118,32 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) 
   Trained trained;
   trained.policy = untrained_policy(static_cast<std::uint64_t>(seed), options.columns);
   PpoTrainer trainer(trained.policy, {}, static_cast<std::uint64_t>(seed));
+  const std::vector<SimPlace> watched = draw_places(catalog, options.held_out / 2, kCurveSeed);
+  FastRandom worlds(static_cast<std::uint64_t>(seed) * 7919);
   std::int64_t steps = 0;
   for (int stage = 1; stage <= 3; ++stage) {
-    VectorSimulator simulator(catalog, stage_options(stage), static_cast<std::size_t>(options.jobs),
-                              static_cast<std::uint64_t>(1000 * seed + stage));
     for (int update = 0; update < options.updates; ++update) {
       trained.policy.weights = trainer.weights();
-      const Rollout rollout =
-          collect(trained.policy.network(), simulator, 1,
-                  static_cast<std::uint64_t>(seed) * 7919 + static_cast<std::uint64_t>(update));
+      std::vector<SimPlace> places;
+      for (int job = 0; job < options.jobs; ++job)
+        places.push_back(draw_place(catalog, static_cast<CurriculumStage>(stage), worlds));
+      const ContextEffect context = context_effect(trained.policy, watched);
+      const Rollout rollout = collect(trained.policy, places, worlds());
       const PpoReport report = trainer.update(rollout);
-      const SimulatorOptions& shape = stage_options(stage);
-      steps +=
-          static_cast<std::int64_t>(options.jobs) * shape.tasks_per_episode * shape.steps_per_task;
+      for (const Episode& episode : rollout.episodes)
+        steps += static_cast<std::int64_t>(episode.size());
       trained.curve.push_back({{"seed", seed},
                                {"stage", stage},
                                {"steps", steps},
-                               {"mean_reward", rollout.mean_reward},
+                               {"final_regret", rollout.final_regret},
+                               {"changed_by_context", context.changed},
+                               {"worth_of_context", context.worth},
                                {"entropy", report.entropy},
                                {"divergence", report.divergence},
                                {"value_loss", report.value_loss}});
     }
-    fmt::print(stderr, "seed {}, stage {}: mean reward {:.4f}\n", seed, stage,
-               trained.curve.back()["mean_reward"].get<double>());
+    fmt::print(stderr, "seed {}, stage {}: regret at the end of searches {:.4f}\n", seed, stage,
+               trained.curve.back()["final_regret"].get<double>());
   }
   trained.policy.weights = trainer.weights();
   trained.policy.provenance = {{"seed", seed},
@@ -159,7 +153,10 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) 
                                {"jobs", options.jobs}};
   if (options.without) trained.policy.provenance["without"] = name_of(*options.without);
   trained.validation =
-      score(catalog, maker(trained.policy), options.held_out / 2, kValidationSeed).mean_reward;
+      score_in_simulator(maker(trained.policy),
+                         draw_places(catalog, options.held_out / 2, kValidationSeed),
+                         kValidationSeed)
+          .mean_regret();
   return trained;
 }
 
@@ -191,22 +188,43 @@ void make_folders(const std::string& folder) {
   std::filesystem::create_directories(folder, ignored);
 }
 
-void write_report(const std::string& folder, const json& curves, const json& held_out) {
-  write_text(folder + "/curves.csv", csv(curves, {"seed", "stage", "steps", "mean_reward",
-                                                  "entropy", "divergence", "value_loss"}));
-  write_text(folder + "/held_out.csv",
-             csv(held_out, {"agent", "mean_reward", "final_regret_percent", "search_tasks",
-                            "evaluations_to_95", "reached_95_percent", "evaluations",
-                            "gain_percent_of_oracle"}));
+/// What each feature of the state is worth to a policy: its regret without it, the same searches.
+json ablation(const Policy& policy, const std::vector<SimPlace>& places) {
+  const auto regret = [&](const Policy& one) {
+    return score_in_simulator(maker(one), places, kHeldOutSeed).mean_regret();
+  };
+  std::vector<std::pair<std::string, std::future<double>>> without;
+  Eigen::Index column = 0;
+  for (const Feature& feature : feature_table()) {
+    if (feature.source.in_policy) {
+      Policy less = policy;
+      less.weights.at("in_w").middleCols(column, feature.width).setZero();
+      without.emplace_back(feature.name, std::async(std::launch::async, regret, std::move(less)));
+    }
+    column += feature.width;
+  }
+  json rows = json::array({{{"without", "nothing"}, {"regret", regret(policy)}}});
+  for (auto& [name, searched] : without)
+    rows.push_back({{"without", name}, {"regret", searched.get()}});
+  return rows;
 }
 
-/// What the policy file says of its training, for reports: steps and mean reward by seed, and the
-/// comparison on held-out regimes.
+void write_report(const std::string& folder, const json& curves, const json& held_out) {
+  write_text(folder + "/curves.csv",
+             csv(curves, {"seed", "stage", "steps", "final_regret", "changed_by_context",
+                          "worth_of_context", "entropy", "divergence", "value_loss"}));
+  write_text(folder + "/held_out.csv",
+             csv(held_out, {"agent", "places", "default_regret", "regret_1", "regret_2", "regret_4",
+                            "changed_by_context", "worth_of_context"}));
+}
+
+/// What the policy file says of its training, for reports: steps and regret by seed, and the
+/// comparison on held-out places.
 void describe(Policy& policy, const json& curves, const json& held_out) {
   json by_seed = json::object();
   for (const json& point : curves) {
     json& points = by_seed[fmt::format("{}", point["seed"].get<int>())];
-    points.push_back({point["steps"], std::round(point["mean_reward"].get<double>() * 1e4) / 1e4});
+    points.push_back({point["steps"], std::round(point["final_regret"].get<double>() * 1e4) / 1e4});
   }
   policy.provenance["curves"] = by_seed;
   policy.provenance["held_out"] = held_out;
@@ -234,28 +252,34 @@ Backend backend_to_leave_out(const std::string& name, std::string_view option) {
 
 int learn(const LearnOptions& options) {
   const SimCatalog training(backends_of(options, false));
-  const SimCatalog catalog(backends_of(options, true));
+  const SimCatalog judged(backends_of(options, true));
+  const std::vector<SimPlace> places = draw_places(judged, options.held_out, kHeldOutSeed);
   json others = json::array();
-  for (const char* agent : {"default", "random", "coordinate-descent", "bandit"})
-    others.push_back(compare(catalog, agent, maker(agent), options.held_out));
+  const auto judge = [&](const std::string& name, const Policy& policy) {
+    return compare(places, name, maker(policy), context_effect(policy, places));
+  };
+  for (const char* agent : {"default", "prior", "random", "coordinate-descent", "means", "bandit"})
+    others.push_back(compare(places, agent, maker(agent)));
   if (const std::string shipped = shipped_policy(); !shipped.empty())
-    others.push_back(
-        compare(catalog, "ppo shipped", maker(read_policy(shipped)), options.held_out));
-  others.push_back(compare(catalog, "ppo-untrained", maker(untrained_policy(1)), options.held_out));
+    others.push_back(judge("ppo shipped", read_policy(shipped)));
+  others.push_back(judge("ppo-untrained", untrained_policy(1)));
   json curves = json::array();
   json seeds = json::array();
   std::optional<Trained> best;
   if (!options.report.empty()) make_folders(options.report);
+  std::vector<std::future<Trained>> trainings;
+  for (int seed = 1; seed <= options.seeds; ++seed)
+    trainings.push_back(
+        std::async(std::launch::async, [&, seed] { return train(training, options, seed); }));
   for (int seed = 1; seed <= options.seeds; ++seed) {
-    Trained trained = train(training, options, seed);
+    Trained trained = trainings[static_cast<std::size_t>(seed - 1)].get();
     for (json& point : trained.curve) curves.push_back(point);
-    seeds.push_back(compare(catalog, fmt::format("ppo seed {}", seed), maker(trained.policy),
-                            options.held_out));
-    // Validation regimes order seeds by simulated reward; which searches measured settings best is
+    seeds.push_back(judge(fmt::format("ppo seed {}", seed), trained.policy));
+    // Validation places order seeds by simulated regret; which searches measured settings best is
     // for scripts/agents_report.sh to say, of all of them.
     if (!options.report.empty())
       write_policy(trained.policy, fmt::format("{}/seed-{}.policy", options.report, seed));
-    if (!best || trained.validation > best->validation) best = std::move(trained);
+    if (!best || trained.validation < best->validation) best = std::move(trained);
     json held_out = others;
     for (const json& row : seeds) held_out.push_back(row);
     Policy kept = best->policy;
@@ -263,6 +287,9 @@ int learn(const LearnOptions& options) {
     write_policy(kept, options.out);
     if (!options.report.empty()) write_report(options.report, curves, held_out);
   }
+  if (!options.report.empty())
+    write_text(options.report + "/ablation.csv",
+               csv(ablation(best->policy, places), {"without", "regret"}));
   fmt::print("kept seed {}, policy {}, in {}\n", best->policy.provenance["seed"].get<int>(),
              best->policy.version(), options.out);
   return 0;

@@ -1,47 +1,51 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tuner/agents/policy_agent.hpp"
-#include "tuner/simulator/vector_simulator.hpp"
+#include "tuner/learn/world.hpp"
 
 namespace dynamiccl {
 
-/// One decision of the policy as training needs it again.
-struct RolloutStep {
-  Eigen::VectorXf input;
-  std::vector<HeadStep> heads;
-  float log_probability = 0;  ///< of the walk, under the policy that made it
-  float value = 0;            ///< as that policy estimated it
-  float reward = 0;           ///< summed until the next decision
-};
+/// The decisions of one search, in order; the recurrent state begins at zero.
+using Episode = std::vector<PolicyStep>;
 
-/// The decisions of one episode, in order; the recurrent state begins at zero.
-using Episode = std::vector<RolloutStep>;
-
+/// What a policy's searches leave for its training.
 struct Rollout {
   std::vector<Episode> episodes;
-  double mean_reward = 0;  ///< per simulator step
+  double final_regret = 0;  ///< mean over the searches
 };
 
-/// A simulated task as agents see it.
-Task task_of(const SimTask& sim);
+/// Budgets, in looks a cell, that agents are trained and compared at.
+inline constexpr std::array kBudgets{1, 2, 4};
 
-/// Lets a policy act in simulated jobs exactly as PolicyAgent does: on a belief of its own per
-/// episode, choosing among the arms that have something left to show, exploiting when none has.
-/// @param episodes per job of the simulator, which must stand at the start of an episode
-Rollout collect(const PolicyNetwork& network, VectorSimulator& simulator, int episodes,
-                std::uint64_t seed);
+/// Lets a policy search simulated places as PolicyAgent does in `tune`: search() itself, one choice
+/// at a time, with a budget of kBudgets. The reward of a choice is by how much the regret of what
+/// the agent recommends, ln(time) over the best, mean over the place's cells, fell by its result:
+/// all together what was gained when the budget was spent.
+Rollout collect(const Policy& policy, std::span<const SimPlace> places, std::uint64_t seed);
 
-/// How an agent does in simulated jobs, a fresh agent per episode.
+using AgentMaker = std::function<std::unique_ptr<Agent>(std::uint64_t seed)>;
+
+/// How an agent's searches of places end, a fresh agent for each.
 struct SimScore {
-  double mean_reward = 0;   ///< per step, all terms
-  double final_regret = 0;  ///< mean of ln(time of the recommendation / best) at a task's end
-  double evaluations = 0;   ///< exploratory steps per task
+  std::array<double, kBudgets.size()> regret{};  ///< by budget: mean ln(time) over the best's
+  double default_regret = 0;                     ///< of choosing nothing
+  [[nodiscard]] double mean_regret() const;      ///< over the budgets
 };
-SimScore score_in_simulator(const std::function<std::unique_ptr<Agent>(std::uint64_t)>& make,
-                            VectorSimulator& simulator, int episodes, std::uint64_t seed);
+SimScore score_in_simulator(const AgentMaker& make, std::span<const SimPlace> places,
+                            std::uint64_t seed);
+
+/// Does a policy act by its context? Its likeliest first setting of each cell, where nothing was
+/// measured, against that under the job and the surroundings of another place.
+struct ContextEffect {
+  double changed = 0;  ///< share of cells in which it is another setting
+  double worth = 0;    ///< mean ln(time): the other context's setting over that of the own
+};
+ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> places);
 
 }  // namespace dynamiccl

@@ -103,7 +103,7 @@ Batch batch_of(const std::vector<const Episode*>& episodes, const PpoOptions& op
     const Episode& episode = *episodes[static_cast<std::size_t>(e)];
     const std::vector<float> advantage = advantages(episode, options);
     for (std::size_t t = 0; t < episode.size(); ++t) {
-      const RolloutStep& step = episode[t];
+      const PolicyStep& step = episode[t];
       const std::int64_t row = static_cast<std::int64_t>(t) * width + e;
       std::copy(step.input.data(), step.input.data() + inputs,
                 batch.input.data_ptr<float>() + row * inputs);

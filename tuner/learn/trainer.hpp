@@ -11,7 +11,7 @@ namespace dynamiccl {
 struct PpoOptions {
   double learning_rate = 1e-3;
   double clip = 0.2;
-  double discount = 0.98;
+  double discount = 1;      ///< a search ends with its budget
   double smoothing = 0.95;  ///< lambda of the advantages
   double entropy = 0.003;
   double value_weight = 0.5;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/vocabulary/backend.hpp"
+#include "tuner/simulator/machine_cost.hpp"
 #include "tuner/simulator/tiers.hpp"
 
 namespace dynamiccl {
@@ -18,6 +19,7 @@ constexpr double kDefaultSocketChannels = 2;
 constexpr double kDefaultThreads = 512;
 constexpr double kDefaultChunk = 524288;
 constexpr double kBufferSteps = 8;
+constexpr double kAllChannels = 32;
 
 // Each of the allocator's settings took a third from an all-reduce of 64 MiB in shared memory and
 // next to nothing from one of 256 KiB; over networks copies weigh less, so less is promised.
@@ -69,7 +71,8 @@ PathModel nominal_path(int tier, double place) {
 ArmModel::ArmModel(const ActionSpace& space, const SpaceContext& context)
     : collective_(context.collective),
       ranks_(context.ranks),
-      nccl_(backend_facts(context.backend).channels) {
+      nccl_(backend_facts(context.backend).channels),
+      peers_(context.nodes == 1 && context.peer_to_peer) {
   const auto subspaces = space.subspaces();
   implementations_ = static_cast<int>(subspaces.size());
   for (int i = 0; i < implementations_; ++i) {
@@ -98,13 +101,16 @@ ArmModel::ArmModel(const ActionSpace& space, const SpaceContext& context)
   }
 }
 
-double ArmModel::cpu_us(const Arm& arm, double bytes, const PathModel& path) const {
-  return collective_work(arm.algorithm, {collective_, ranks_, bytes, arm.segment, arm.fanout,
-                                         arm.depth, arm.shards})
-      .at(path.link);
+ArmCost ArmModel::cpu_cost(const Arm& arm, double bytes, const PathModel& path) const {
+  const CollectiveShape shape{collective_, ranks_,    bytes,     arm.segment,
+                              arm.fanout,  arm.depth, arm.shards};
+  if (path.machine == nullptr) return {collective_work(arm.algorithm, shape).at(path.link), 0};
+  const PredictedTime time =
+      path.machine->of("", {{arm.algorithm, collective_, ranks_, path.stride, bytes}}, shape);
+  return {time.us, time.us > 0 ? time.sum_us / time.us : 0};
 }
 
-double ArmModel::nccl_us(const Arm& arm, double bytes, const PathModel& path) const {
+ArmCost ArmModel::nccl_cost(const Arm& arm, double bytes, const PathModel& path) const {
   const bool network = arm.transport == 2;
   const TransportModel& model = arm.transport == 0   ? path.peer
                                 : arm.transport == 1 ? path.shared
@@ -129,37 +135,55 @@ double ArmModel::nccl_us(const Arm& arm, double bytes, const PathModel& path) co
   } else {
     alpha *= 1 + 0.01 * knobs.channels;
   }
-  const CollectiveWork work = device_work(arm.algorithm, {collective_, ranks_, bytes});
-  return work.rounds * alpha + work.volume / bandwidth;
+  const double busy = std::min(1.0, knobs.channels / kAllChannels);
+  if (path.machine == nullptr) {
+    const CollectiveWork work = device_work(arm.algorithm, {collective_, ranks_, bytes});
+    return {work.rounds * alpha + work.volume / bandwidth, busy};
+  }
+  // A server on GPUs is the library's reduce and broadcast.
+  std::vector<Phase> phases;
+  const bool in = collective_ == Collective::push || collective_ == Collective::push_pull;
+  const bool out = collective_ == Collective::pull || collective_ == Collective::push_pull;
+  if (in) phases.push_back({arm.algorithm, Collective::reduce, ranks_, path.stride, bytes});
+  if (out) phases.push_back({arm.algorithm, Collective::broadcast, ranks_, path.stride, bytes});
+  if (phases.empty()) phases.push_back({arm.algorithm, collective_, ranks_, path.stride, bytes});
+  const PredictedTime time = path.machine->of("", phases);
+  const double whole = peers_ ? path.peer.beta0_max : path.network.beta0_max;
+  return {time.start_up_us * alpha / path.link.alpha_us + time.bytes_us * whole / bandwidth, busy};
+}
+
+std::string_view ArmModel::library_choice(double bytes, const PathModel& path) const {
+  double best = std::numeric_limits<double>::infinity();
+  std::string_view chosen = "ring";
+  for (const Arm& arm : arms_) {
+    const bool plain = !arm.library_choice && arm.segment == 0 && arm.fanout == 0 &&
+                       arm.channels == 0 && arm.socket_threads == 0;
+    const double us = plain ? cost(arm, bytes, path).us : best;
+    if (us >= best) continue;
+    best = us;
+    chosen = arm.algorithm;
+  }
+  return chosen;
+}
+
+std::vector<ArmCost> ArmModel::costs(double bytes, const PathModel& path,
+                                     std::string_view library) const {
+  std::vector<ArmCost> costs;
+  for (const Arm& arm : arms_) {
+    Arm like = arm;
+    if (arm.library_choice) like.algorithm = library;
+    ArmCost one = cost(like, bytes, path);
+    if (bytes >= kLargeBytes) one.us *= std::pow(kAllocatorFactor, arm.allocator_settings);
+    one.us = std::max(one.us, 1e-3);
+    costs.push_back(one);
+  }
+  return costs;
 }
 
 std::vector<double> ArmModel::times_us(double bytes, const PathModel& path) const {
-  std::vector<double> times(arms_.size(), 0);
-  const auto cost = [&](const Arm& arm) {
-    return nccl_ ? nccl_us(arm, bytes, path) : cpu_us(arm, bytes, path);
-  };
-  double best = std::numeric_limits<double>::infinity();
-  std::string_view chosen = "ring";
-  for (std::size_t a = 0; a < arms_.size(); ++a) {
-    if (arms_[a].library_choice) continue;
-    times[a] = cost(arms_[a]);
-    const bool plain = arms_[a].segment == 0 && arms_[a].fanout == 0 && arms_[a].channels == 0 &&
-                       arms_[a].socket_threads == 0;
-    if (plain && times[a] < best) {
-      best = times[a];
-      chosen = arms_[a].algorithm;
-    }
-  }
-  for (std::size_t a = 0; a < arms_.size(); ++a) {
-    if (!arms_[a].library_choice) continue;
-    Arm like = arms_[a];
-    like.algorithm = chosen;
-    times[a] = cost(like);
-  }
-  for (std::size_t a = 0; a < arms_.size(); ++a) {
-    if (bytes >= kLargeBytes) times[a] *= std::pow(kAllocatorFactor, arms_[a].allocator_settings);
-    times[a] = std::max(times[a], 1e-3);
-  }
+  std::vector<double> times;
+  for (const ArmCost& one : costs(bytes, path, library_choice(bytes, path)))
+    times.push_back(one.us);
   return times;
 }
 

@@ -10,6 +10,8 @@
 
 namespace dynamiccl {
 
+class MachineCost;
+
 /// Constants of a task's path: what the analytic models need besides the arm.
 struct PathModel {
   LinkParameters link;     ///< MPI, Gloo and our own collectives; start-up for NCCL
@@ -17,6 +19,17 @@ struct PathModel {
   TransportModel shared;   ///< NCCL through shared memory
   TransportModel network;  ///< NCCL through sockets or InfiniBand
   double helper_gain = 4;  ///< bandwidth over sockets with 16 helper threads against none
+  /// Where it is set, rounds and bytes take what they take on its links, between ranks that are
+  /// `stride` apart; `link` and the transports then say how far a setting falls short of them.
+  MachineCost* machine = nullptr;
+  int stride = 1;
+};
+
+/// What an arm takes.
+struct ArmCost {
+  double us = 0;
+  /// Of what the rank computes with, while the call runs: channels of NCCL's, sums of others'.
+  double busy = 0;
 };
 
 /// Constants from what is known of a path before anything is measured.
@@ -40,6 +53,11 @@ class ArmModel {
   /// Analytic time of every arm, microseconds. The default is as fast as the fastest modelled
   /// choice of implementation: a library chooses sensibly.
   [[nodiscard]] std::vector<double> times_us(double bytes, const PathModel& path) const;
+  /// The same where the library has chosen this algorithm, whatever is fastest on the path.
+  [[nodiscard]] std::vector<ArmCost> costs(double bytes, const PathModel& path,
+                                           std::string_view library) const;
+  /// The algorithm of the fastest arm that sets nothing else.
+  [[nodiscard]] std::string_view library_choice(double bytes, const PathModel& path) const;
   /// Natural logarithms of times_us(): the agents' prior.
   [[nodiscard]] std::vector<double> log_times(double bytes, const PathModel& path) const;
 
@@ -47,8 +65,7 @@ class ArmModel {
   /// Number of the arm's implementation choice, from 0 (the default's).
   [[nodiscard]] int implementation(std::size_t arm) const { return arms_[arm].implementation; }
   [[nodiscard]] int implementations() const { return implementations_; }
-  /// 0 for peer access, 1 shared memory, 2 network; CPU libraries: 2.
-  [[nodiscard]] int transport(std::size_t arm) const { return arms_[arm].transport; }
+  [[nodiscard]] std::string_view algorithm(std::size_t arm) const { return arms_[arm].algorithm; }
 
  private:
   struct Arm {
@@ -67,12 +84,16 @@ class ArmModel {
     int allocator_settings = 0;  ///< in force of malloc.keep and malloc.huge_pages
     int implementation = 0;
   };
-  [[nodiscard]] double cpu_us(const Arm& arm, double bytes, const PathModel& path) const;
-  [[nodiscard]] double nccl_us(const Arm& arm, double bytes, const PathModel& path) const;
+  [[nodiscard]] ArmCost cpu_cost(const Arm& arm, double bytes, const PathModel& path) const;
+  [[nodiscard]] ArmCost nccl_cost(const Arm& arm, double bytes, const PathModel& path) const;
+  [[nodiscard]] ArmCost cost(const Arm& arm, double bytes, const PathModel& path) const {
+    return nccl_ ? nccl_cost(arm, bytes, path) : cpu_cost(arm, bytes, path);
+  }
 
   Collective collective_;
   int ranks_;
   bool nccl_;
+  bool peers_;  ///< GPUs map each other's memory
   std::vector<Arm> arms_;
   int implementations_ = 0;
 };

@@ -1,63 +1,9 @@
 #include "tuner/simulator/machine_cost.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
-#include <tuple>
-
-#include "tuner/simulator/collective_cost.hpp"
-#include "tuner/simulator/network_load.hpp"
 
 namespace dynamiccl {
-namespace {
-
-/// One part of a collective: groups of ranks, all at once. A group's members are `stride` apart.
-struct Phase {
-  std::string_view algorithm;
-  Collective collective = Collective::allreduce;
-  int group = 1;
-  int stride = 1;
-  double bytes = 0;
-  bool leaders = false;  ///< one group alone in each stretch of group * stride ranks
-};
-
-/// Steps whose messages go the same ways: to the next rank, to and from the one whose number
-/// differs in one bit, only down from it.
-enum class Hops { next, swap, down };
-
-class MachineCost {
- public:
-  MachineCost(const MachineModel& machine, int ranks)
-      : machine_(machine), ranks_(ranks), load_(machine) {}
-
-  PredictedTime of(std::string algorithm, const std::vector<Phase>& phases, double segment = 0);
-
- private:
-  using Key = std::tuple<Hops, int, int, int, bool>;
-  /// Ways to a group's first member, and how many members have them.
-  using Ways = std::map<NetworkLoad::Latencies, int>;
-  struct Link {
-    double latency_us = 0;
-    double us_per_byte = 0;
-    LinkTier tier = LinkTier::node;
-  };
-
-  void add(const Phase& phase, double segment, PredictedTime& time);
-  void add_rounds(const Phase& phase, MessagePattern pattern, const CollectiveWork& work,
-                  PredictedTime& time);
-  const FlowCost& flows(Hops hops, const Phase& phase, int distance);
-  [[nodiscard]] Link link(const FlowCost& cost, double message) const;
-  Link to_root(const Phase& phase, double message);
-  void count(const Link& link, double rounds, double volume, PredictedTime& time);
-
-  const MachineModel& machine_;
-  int ranks_;
-  NetworkLoad load_;
-  std::map<Key, FlowCost> known_;
-  std::map<std::pair<int, int>, Ways> ways_to_root_;
-  std::array<double, kLinkTiers> bytes_us_{};
-};
 
 const FlowCost& MachineCost::flows(Hops hops, const Phase& phase, int distance) {
   const auto [found, fresh] =
@@ -147,10 +93,12 @@ void MachineCost::add_rounds(const Phase& phase, MessagePattern pattern, const C
   if (pipelined) count({0, slowest.us_per_byte, slowest.tier}, 0, work.volume, time);
 }
 
-void MachineCost::add(const Phase& phase, double segment, PredictedTime& time) {
+void MachineCost::add(const Phase& phase, const CollectiveShape& cut, PredictedTime& time) {
   if (phase.group <= 1) return;
-  CollectiveShape shape{phase.collective, phase.group, phase.bytes};
-  shape.segment = segment;
+  CollectiveShape shape = cut;
+  shape.collective = phase.collective;
+  shape.ranks = phase.group;
+  shape.bytes = phase.bytes;
   const CollectiveWork work = phase.collective == Collective::sendrecv
                                   ? CollectiveWork{1, phase.bytes, 0}
                                   : collective_work(phase.algorithm, shape);
@@ -168,18 +116,20 @@ void MachineCost::add(const Phase& phase, double segment, PredictedTime& time) {
 }
 
 PredictedTime MachineCost::of(std::string algorithm, const std::vector<Phase>& phases,
-                              double segment) {
+                              const CollectiveShape& cut) {
   PredictedTime time;
   time.algorithm = std::move(algorithm);
-  time.segment = segment;
+  time.segment = cut.segment;
   bytes_us_ = {};
-  for (const Phase& phase : phases) add(phase, segment, time);
+  for (const Phase& phase : phases) add(phase, cut, time);
   time.us = time.start_up_us + time.bytes_us + time.sum_us;
-  constexpr std::array<std::string_view, kLinkTiers> kTiers{"node", "network", "wide"};
+  constexpr std::array<std::string_view, kLinkTiers> names{"node", "network", "wide"};
   const auto most = std::max_element(bytes_us_.begin(), bytes_us_.end());
-  if (*most > 0) time.limit = kTiers[static_cast<std::size_t>(most - bytes_us_.begin())];
+  if (*most > 0) time.limit = names[static_cast<std::size_t>(most - bytes_us_.begin())];
   return time;
 }
+
+namespace {
 
 /// Reduce-scatter within groups of each factor's ranks in turn, an all-reduce of the last one's,
 /// and the way back. @param across the algorithm of the last
@@ -252,7 +202,7 @@ void add_composed(MachineCost& cost, const MachineModel& machine, int ranks, dou
     times.push_back(cost.of("blueconnect", split_by(levels, "ring", bytes)));
   // Each worker's values in one piece.
   PredictedTime served =
-      cost.of("parameter_server", {{"library", push_pull, ranks, 1, bytes}}, bytes);
+      cost.of("parameter_server", {{"library", push_pull, ranks, 1, bytes}}, {.segment = bytes});
   served.segment = 0;
   times.push_back(std::move(served));
 }
@@ -261,7 +211,7 @@ void add_composed(MachineCost& cost, const MachineModel& machine, int ranks, dou
 PredictedTime best_segment(MachineCost& cost, const Phase& phase) {
   PredictedTime best;
   for (const double segment : {0.0, 8192.0, 65536.0, 1048576.0}) {
-    PredictedTime time = cost.of(std::string(phase.algorithm), {phase}, segment);
+    PredictedTime time = cost.of(std::string(phase.algorithm), {phase}, {.segment = segment});
     if (segment == 0 || time.us < best.us) best = std::move(time);
   }
   return best;

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
+#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
-#include "core/vocabulary/machine_model.hpp"
-#include "core/vocabulary/vocabulary.hpp"
+#include "tuner/simulator/collective_cost.hpp"
+#include "tuner/simulator/network_load.hpp"
 
 namespace dynamiccl {
 
@@ -18,6 +21,57 @@ struct PredictedTime {
   double sum_us = 0;         ///< of it
   double segment = 0;        ///< of those tried the fastest; 0 = none
   std::string_view limit{};  ///< which link most of bytes_us is for: "node", "network", "wide"
+};
+
+/// One part of a collective: groups of ranks, all at once. A group's members are `stride` apart.
+struct Phase {
+  std::string_view algorithm;
+  Collective collective = Collective::allreduce;
+  int group = 1;
+  int stride = 1;
+  double bytes = 0;
+  bool leaders = false;  ///< one group alone in each stretch of group * stride ranks
+};
+
+/// Times on one machine. What messages that travel at once share of its links is counted once for
+/// each way that they take, so that further algorithms, sizes and segments cost little.
+class MachineCost {
+ public:
+  /// The machine must outlive it.
+  MachineCost(const MachineModel& machine, int ranks)
+      : machine_(machine), ranks_(ranks), load_(machine) {}
+
+  /// @param cut its segment, fan-out, depth and shards alone are read
+  PredictedTime of(std::string algorithm, const std::vector<Phase>& phases,
+                   const CollectiveShape& cut = {});
+
+ private:
+  /// Steps whose messages go the same ways: to the next rank, to and from the one whose number
+  /// differs in one bit, only down from it.
+  enum class Hops { next, swap, down };
+  using Key = std::tuple<Hops, int, int, int, bool>;
+  /// Ways to a group's first member, and how many members have them.
+  using Ways = std::map<NetworkLoad::Latencies, int>;
+  struct Link {
+    double latency_us = 0;
+    double us_per_byte = 0;
+    LinkTier tier = LinkTier::node;
+  };
+
+  void add(const Phase& phase, const CollectiveShape& cut, PredictedTime& time);
+  void add_rounds(const Phase& phase, MessagePattern pattern, const CollectiveWork& work,
+                  PredictedTime& time);
+  const FlowCost& flows(Hops hops, const Phase& phase, int distance);
+  [[nodiscard]] Link link(const FlowCost& cost, double message) const;
+  Link to_root(const Phase& phase, double message);
+  void count(const Link& link, double rounds, double volume, PredictedTime& time);
+
+  const MachineModel& machine_;
+  int ranks_;
+  NetworkLoad load_;
+  std::map<Key, FlowCost> known_;
+  std::map<std::pair<int, int>, Ways> ways_to_root_;
+  std::array<double, kLinkTiers> bytes_us_{};
 };
 
 /// Every algorithm that has a model, flat or composed of groups, the fastest first. Composed ones:

@@ -32,7 +32,7 @@ struct TrainArguments {
 bool is_file_of_report(const std::string& name) {
   constexpr std::string_view kBegin = "seed-";
   constexpr std::string_view kEnd = ".policy";
-  if (name == "curves.csv" || name == "held_out.csv") return true;
+  if (name == "curves.csv" || name == "held_out.csv" || name == "ablation.csv") return true;
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd) ||
       name.size() <= kBegin.size() + kEnd.size())
     return false;
@@ -128,13 +128,13 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   auto arguments = std::make_shared<TrainArguments>();
   verb->add_option("--out", arguments->out, "the policy file (results/ppo.policy)");
   verb->add_option("--report", arguments->report,
-                   "folder for the learning curves, the comparison on held-out regimes (CSV) and "
+                   "folder for the learning curves, the comparison on held-out places (CSV) and "
                    "every seed's policy (seed-N.policy)");
   verb->add_option("--seeds", arguments->seeds, "independent trainings, the best is kept (5)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--updates", arguments->updates, "policy updates per curriculum stage (40)")
       ->check(CLI::PositiveNumber);
-  verb->add_option("--jobs", arguments->jobs, "simulated jobs side by side (48)")
+  verb->add_option("--jobs", arguments->jobs, "searches of an update (48)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--columns", arguments->columns,
                    "a smaller policy: of the state's features those that fit into so many columns, "
