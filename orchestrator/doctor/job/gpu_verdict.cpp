@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -11,8 +12,8 @@
 namespace dynamiccl {
 namespace {
 
-// Of the time that a GPU's memory is in use: in a kernel that waits, and at work.
-constexpr double kIdleGpu = 0.02;
+// Of the time that a GPU's memory is in use: in a kernel that mostly waits, and at work.
+constexpr double kWaitingGpu = 0.02;
 constexpr double kBusyGpu = 0.03;
 constexpr double kFarBusier = 3;
 
@@ -48,10 +49,12 @@ std::string uneven_text(const LiveJob& job, std::set<int>& odd) {
 void add_gpu(RankSummary& sum, const std::vector<RankLook>& looks) {
   double all[2] = {0, 0};
   int known[2] = {0, 0};
+  double first_s = -1;
   for (std::size_t i = 0; i < looks.size(); ++i) {
     if (looks[i].launched > 0) {
-      sum.counted = sum.launched > 0;
-      sum.launches = sum.launches || (sum.counted && looks[i].launched != sum.launched);
+      if (first_s < 0) first_s = looks[i].at_s;
+      sum.counted = looks[i].at_s - first_s >= kFewestSeconds;
+      sum.launches = sum.launches || (sum.launched > 0 && looks[i].launched != sum.launched);
       sum.launched = looks[i].launched;
     }
     if (looks[i].gpu_memory < 0) continue;
@@ -68,22 +71,25 @@ bool needs_gpu(const RankSummary& one) {
   return one.kind == CallKind::gpu || one.call.starts_with("nccl");
 }
 
+bool on_still_gpus(const std::vector<const RankSummary*>& some) {
+  return std::all_of(some.begin(), some.end(), [](const RankSummary* one) {
+    return one->counted && one->gpu >= 0 && one->gpu <= kIdleGpu;
+  });
+}
+
 JobVerdict standing_on_gpus(const LiveJob& job, const std::vector<const RankSummary*>& stand) {
-  const auto all = [&](auto predicate) {
-    return std::all_of(stand.begin(), stand.end(), predicate);
-  };
   JobVerdict found{JobState::hung, "same-call", {}, "", {}, {}};
   found.says = fmt::format("all ranks wait for their GPUs in {} and launch no collective any more",
                            stand.front()->call);
-  const bool counted = all([](const RankSummary* one) { return one->counted; });
-  if (!counted ||
-      !all([](const RankSummary* one) { return one->gpu >= 0 && one->gpu <= kIdleGpu; })) {
+  if (!on_still_gpus(stand)) {
     found.state = JobState::unknown;
     found.id = "gpu-wait";
-    found.says = fmt::format(
-        "all ranks wait for their GPUs in {}: within {:.0f} s a long step and a hang look "
-        "alike",
-        stand.front()->call, job.seconds);
+    found.says =
+        fmt::format("{} for {} in {}: within {:.0f} s a long step and a hang look alike",
+                    stand.size() == job.ranks.size()
+                        ? "all ranks wait"
+                        : ranks_text(numbers_of(stand)) + (stand.size() == 1 ? " waits" : " wait"),
+                    stand.size() == 1 ? "its GPU" : "their GPUs", stand.front()->call, job.seconds);
     if (!job.ras_problem.empty()) found.evidence.push_back(job.ras_problem);
     found.next = {"look again in a while: the same answer is a hang where a step takes less",
                   "what its kernels are: cuda-gdb -p " + std::to_string(stand.front()->rank->pid) +
@@ -114,7 +120,9 @@ MaybeVerdict find_busy_gpu(const LiveJob& job, const std::vector<RankSummary>& a
       });
   const auto others = those(all, [&](const RankSummary& one) { return &one != &*busiest; });
   const bool apart = std::all_of(others.begin(), others.end(), [&](const RankSummary* one) {
-    return one->inside >= kMostly && one->launches && one->gpu >= 0 &&
+    return one->inside >= kMostly && one->launches &&
+           std::all_of(std::begin(one->gpu_halves), std::end(one->gpu_halves),
+                       [](double half) { return half >= 0 && half <= kWaitingGpu; }) &&
            kFarBusier * one->gpu_halves[0] < busiest->gpu_halves[0] &&
            kFarBusier * one->gpu_halves[1] < busiest->gpu_halves[1];
   });

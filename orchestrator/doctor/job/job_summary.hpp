@@ -13,6 +13,9 @@ namespace dynamiccl {
 inline constexpr double kFewestSeconds = 3;
 // Of the looks at a rank: it is where it mostly is.
 inline constexpr double kMostly = 0.6;
+// Of the time that a GPU's memory is in use, which NVML gives in whole percents: nothing runs, or a
+// kernel that hangs. Healthy jobs over sockets show 1 %.
+inline constexpr double kIdleGpu = 0.005;
 
 /// What all looks at one rank say together.
 struct RankSummary {
@@ -27,7 +30,7 @@ struct RankSummary {
   bool stands = false;              ///< in one and the same call in all looks
   std::uint64_t launched = 0;       ///< collectives, by the last answer of RAS; 0 = unknown
   bool launches = false;            ///< more of them from look to look
-  bool counted = false;             ///< at least twice, so that one can tell
+  bool counted = false;             ///< long enough that one can tell whether more come
   double gpu = -1;                  ///< most of its GPU's memory in use; below 0 = unknown
   double gpu_halves[2] = {-1, -1};  ///< its mean in the halves of the time
   CallKind kind = CallKind::outside;
@@ -54,8 +57,11 @@ void add_gpu(RankSummary& sum, const std::vector<RankLook>& looks);
 /// Whether it waits for its GPU, or for NCCL on it.
 bool needs_gpu(const RankSummary& one);
 
-/// All stand, in waiting for their GPUs: in a hang their GPUs stand in a collective's kernel, which
-/// does not touch their memory. A step may be long, too.
+/// Whether nothing moves on the GPUs of these ranks, by RAS and NVML.
+bool on_still_gpus(const std::vector<const RankSummary*>& some);
+
+/// All ranks stand, and these in waiting for their GPUs: in a hang those stand in a collective's
+/// kernel, which does not touch their memory. A step may be long, too.
 JobVerdict standing_on_gpus(const LiveJob& job, const std::vector<const RankSummary*>& stand);
 
 /// All wait for their GPUs, of which one works all the time and the others' wait in kernels for it.

@@ -32,6 +32,7 @@ constexpr double kMuchWaiting = 0.25;
 constexpr double kComputes = 0.5;
 constexpr double kFarWorse = 0.5;
 constexpr double kMuchThrottled = 0.1;
+constexpr std::size_t kMostLines = 16;  // of evidence of a kind
 
 bool waits_for_others(CallKind kind) { return kind != CallKind::outside; }
 
@@ -124,9 +125,9 @@ std::string line_of(const RankSummary& one) {
   if (one.launched > 0)
     line +=
         fmt::format("; {} launched, as NCCL's RAS counts{}", counted(one.launched, "collective"),
-                    !one.counted   ? ""
-                    : one.launches ? ", and it goes on"
-                                   : ", and no more come");
+                    one.launches  ? ", and it goes on"
+                    : one.counted ? ", and no more come"
+                                  : "");
   if (one.gpu >= 0)
     line += fmt::format("; its GPU's memory in use {}, then {} of the time",
                         percent(std::max(one.gpu_halves[0], 0.0)),
@@ -135,11 +136,11 @@ std::string line_of(const RankSummary& one) {
 }
 
 std::vector<std::string> lines_of(const std::vector<RankSummary>& all) {
-  constexpr std::size_t kMost = 16;
   std::vector<std::string> lines;
   for (const auto& one : all)
-    if (lines.size() < kMost) lines.push_back(line_of(one));
-  if (all.size() > kMost) lines.push_back(fmt::format("... and {} more", all.size() - kMost));
+    if (lines.size() < kMostLines) lines.push_back(line_of(one));
+  if (all.size() > kMostLines)
+    lines.push_back(fmt::format("... and {} more", all.size() - kMostLines));
   return lines;
 }
 
@@ -217,11 +218,13 @@ MaybeVerdict find_ended(const LiveJob& job, const std::vector<RankSummary>& all)
       {},
       {"end the job; what the rank said last and `dmesg` (out of memory) tell why it "
        "ended"}};
-  for (const auto& ended : job.ended) found.evidence.push_back(end_words(ended));
+  for (const auto& ended : job.ended)
+    if (found.evidence.size() < kMostLines) found.evidence.push_back(end_words(ended));
   for (const auto& answer : job.ras)
     for (const auto& [rank, one] : answer.missing)
-      found.evidence.push_back(
-          fmt::format("NCCL's RAS gets no answer of rank {}: {}", rank, one.where));
+      if (found.evidence.size() < kMostLines)
+        found.evidence.push_back(
+            fmt::format("NCCL's RAS gets no answer of rank {}: {}", rank, one.where));
   return found;
 }
 
@@ -250,6 +253,7 @@ MaybeVerdict find_unreachable(const std::vector<RankSummary>& all) {
 
 /// Whether ranks leave a collective at different times, by who its root is.
 bool has_root(std::string_view call) {
+  if (call.find("educe_scatter") != std::string_view::npos) return false;
   call = call.substr(call.find_last_of("_:") + 1);
   if (call.starts_with("I") || call.starts_with("i")) call.remove_prefix(1);
   for (std::string_view name :
@@ -263,7 +267,9 @@ bool has_root(std::string_view call) {
 MaybeVerdict find_standing(const LiveJob& job, const std::vector<RankSummary>& all) {
   const auto stand = those(all, [](const RankSummary& one) { return one.stands; });
   if (stand.size() != all.size() || job.seconds < kFewestSeconds) return std::nullopt;
-  if (std::any_of(all.begin(), all.end(), needs_gpu)) return standing_on_gpus(job, stand);
+  const auto on_gpus = those(all, needs_gpu);
+  if (!on_gpus.empty() && (on_gpus.size() == all.size() || !on_still_gpus(on_gpus)))
+    return standing_on_gpus(job, on_gpus);
   std::map<std::string, std::vector<int>> by_call;
   for (const auto* one : stand) by_call[one->call].push_back(one->rank->rank);
   JobVerdict found{JobState::hung, "", {}, "", {}, {}};
@@ -316,6 +322,27 @@ bool does_nothing(const RankSummary& one) {
   return one.cpu < kStill && !ready && !on_disk;
 }
 
+/// Of those who stand: their GPUs work, and the call ends by itself.
+std::vector<const RankSummary*> with_busy_gpus(const std::vector<RankSummary>& all) {
+  return those(all, [](const RankSummary& one) {
+    return one.stands && needs_gpu(one) && one.gpu > kIdleGpu;
+  });
+}
+
+JobVerdict gpu_works(const std::vector<const RankSummary*>& busy,
+                     const std::vector<const RankSummary*>& absent) {
+  JobVerdict found{JobState::waiting, "waits-for", numbers_of(busy), "", {}, {}};
+  found.says = fmt::format(
+      "{} in {}, and {}",
+      ranks_text(found.ranks) + (busy.size() == 1 ? "'s GPU works" : " have GPUs that work"),
+      busy.front()->call,
+      ranks_text(numbers_of(absent)) + (absent.size() == 1 ? " is" : " are") + " outside of calls");
+  if (const auto& meanwhile = absent.front()->meanwhile; !meanwhile.empty())
+    found.says += ": " + meanwhile;
+  found.next = {"an evaluation on some of the ranks looks so: look again in a while"};
+  return found;
+}
+
 /// Some stand in a call all the time, and others are outside of any all the time.
 MaybeVerdict find_absent(const LiveJob& job, const std::vector<RankSummary>& all) {
   const auto stand = those(all, [](const RankSummary& one) { return one.stands; });
@@ -327,6 +354,7 @@ MaybeVerdict find_absent(const LiveJob& job, const std::vector<RankSummary>& all
     return std::nullopt;
   const auto idle_of = [](const RankSummary* one) { return does_nothing(*one); };
   const bool idle = std::any_of(absent.begin(), absent.end(), idle_of);
+  if (const auto busy = with_busy_gpus(all); idle && !busy.empty()) return gpu_works(busy, absent);
   std::vector<const RankSummary*> blamed;
   for (const auto* one : absent)
     if (!idle || idle_of(one)) blamed.push_back(one);

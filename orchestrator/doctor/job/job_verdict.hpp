@@ -17,7 +17,8 @@ namespace dynamiccl {
 ///                meanwhile, and NVML finds the GPUs' memory untouched
 ///   messages     all stand in messages that nobody sends or receives
 ///   held         others stand in a call; it is outside and does nothing: asleep, reading, locked
-///   waits-for    others stand in a call; it is outside and works, so this may end by itself
+///   waits-for    others stand in a call; it is outside and works, so this may end by itself, or
+///                it stands in waiting for its GPU, which works while the others do nothing
 ///   starved      the others wait for it, and it waits for a core
 ///   throttled    its control group's limit holds it back, or all of theirs
 ///   late         the others wait for it in calls again and again; what it does meanwhile

@@ -112,6 +112,7 @@ struct RasAnswer {
   std::map<int, std::map<std::string, std::uint64_t>> launched;  ///< by rank and collective
   std::map<int, Missing> missing;
   std::map<int, Process> processes;  ///< of both
+  int size = 0;                      ///< of the communicator; 0 = not given
 };
 
 struct LiveJob {

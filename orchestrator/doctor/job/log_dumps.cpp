@@ -152,15 +152,18 @@ json parse_ras_answer(std::string_view text) {
   if (!parsed.is_discarded() || text.find("\"missing_ranks\"") == std::string_view::npos)
     return parsed;
   // "nvml_dev": 0 "status": {
-  std::string mended(text);
-  for (std::size_t at = mended.find("\"status\""); at != std::string::npos;
-       at = mended.find("\"status\"", at + 2)) {
-    const auto before = mended.find_last_not_of(" \n\r\t", at - 1);
-    if (at > 0 && before != std::string::npos &&
-        std::isdigit(static_cast<unsigned char>(mended[before])) != 0)
-      mended.insert(before + 1, ",");
+  std::string mended;
+  std::size_t copied = 0;
+  for (std::size_t at = text.find("\"status\""); at != std::string_view::npos;
+       at = text.find("\"status\"", at + 2)) {
+    const auto before = at > 0 ? text.find_last_not_of(" \n\r\t", at - 1) : at;
+    if (before == std::string_view::npos ||
+        std::isdigit(static_cast<unsigned char>(text[before])) == 0)
+      continue;
+    mended.append(text.substr(copied, before + 1 - copied)).append(",");
+    copied = before + 1;
   }
-  return json_or_discarded(mended);
+  return json_or_discarded(mended.append(text.substr(copied)));
 }
 
 void read_ras_answer(LoggedJob& job, const json& answer) {
@@ -169,6 +172,7 @@ void read_ras_answer(LoggedJob& job, const json& answer) {
   for (const auto& one : communicators) {
     RasAnswer read;
     read.communicator = text_of(field_of(one, "hash")) + text_of(field_of(one, "secondary_hash"));
+    read.size = std::max(rank_of(field_of(one, "size")), 0);
     if (const auto& ranks = field_of(one, "ranks"); ranks.is_array())
       for (const auto& rank : ranks) {
         const int number = rank_of(field_of(rank, "rank"));

@@ -72,11 +72,7 @@ constexpr std::array kSigns{
          "NCCL takes two containers for one host and cannot pass memory between them",
          "share PID and IPC namespaces between them, or leave NCCL_HOSTID and /etc/machine-id "
          "apart (`dynamiccl doctor PROFILE` says which of both)"},
-    Sign{"Plugin", "ould not find: libnccl-net", "no-plugin",
-         "the network plugin was not found: NCCL uses its own sockets or verbs",
-         "LD_LIBRARY_PATH must hold the plugin's folder inside the container; "
-         "NCCL_NET_PLUGIN=NAME for libnccl-net-NAME.so"},
-    Sign{"Plugin", "libnccl-net.so: cannot open", "no-plugin",
+    Sign{"ould not find:", "libnccl-net-", "no-plugin",
          "the network plugin was not found: NCCL uses its own sockets or verbs",
          "LD_LIBRARY_PATH must hold the plugin's folder inside the container; "
          "NCCL_NET_PLUGIN=NAME for libnccl-net-NAME.so"},
@@ -94,6 +90,33 @@ constexpr std::array kSigns{
          "where there are cards: --device /dev/infiniband and --ulimit memlock=-1 (docker), "
          "rdma/... resources (pod); else this is right"},
 };
+
+/// Whether NCCL looks for a plugin by itself and finds none, as on most healthy machines: nobody
+/// has asked for it.
+bool lacks_default(const LoggedJob& job, const std::string& process, Line message) {
+  if (message.find("TUNER/Plugin: Failed to find") != Line::npos)
+    return !job.asked_for_tuner.contains(process);
+  constexpr Line kNotFound = "ould not find:";
+  const auto at = message.find(kNotFound);
+  if (at == Line::npos) return false;
+  Line name = trim(message.substr(at + kNotFound.size()));
+  name = name.substr(0, name.find(' '));
+  if (name.ends_with('.')) name.remove_suffix(1);
+  return name == "libnccl-tuner.so" || name == "libnccl-net.so";
+}
+
+/// Symbols of several versions are tried one after the other: the last line counts.
+void read_tuner(LoggedJob& job, const std::string& process, Line message) {
+  const bool asks = message.find("TUNER/Plugin: Plugin name set by env") != Line::npos ||
+                    message.find("NCCL_TUNER_PLUGIN set by environment") != Line::npos;
+  if (asks && job.asked_for_tuner.size() < kMostSpeakers) job.asked_for_tuner.insert(process);
+  if (!message.starts_with("TUNER/Plugin: Using ") ||
+      message.starts_with("TUNER/Plugin: Using internal"))
+    return;
+  for (auto& [index, sign] : job.signs)
+    if (Line(kSigns.at(index).id) == "no-tuner") sign.lines.erase(process);
+  std::erase_if(job.signs, [](const auto& sign) { return sign.second.lines.empty(); });
+}
 
 bool is_bridge(Line interface) {
   constexpr std::array kBridges{Line("docker"), Line("br-"), Line("virbr"),  Line("veth"),
@@ -139,13 +162,17 @@ std::optional<Hop> hop_of(Line message) {
              message.find("[receive]") == Line::npos, std::string(way.substr(0, way.find('/')))};
 }
 
+/// Of ranks that two communicators join in two ways.
+int slowness(Line way) { return way == "P2P" ? 0 : way == "SHM" ? 1 : 2; }
+
 /// Ranks of one host that do not reach each other's GPUs.
 void add_hops(const LoggedJob& job, std::vector<JobRemark>& found) {
   std::map<std::string, std::set<std::pair<int, int>>> by_way;
   for (const auto& [pair, way] : job.hops) {
     const auto from = job.host_of.find(pair.first);
     const auto to = job.host_of.find(pair.second);
-    if (from != job.host_of.end() && to != job.host_of.end() && from->second == to->second)
+    if (from != job.host_of.end() && to != job.host_of.end() && from->second == to->second &&
+        !from->second.empty())
       by_way[way].insert(pair);
   }
   for (const auto& [way, id, what] :
@@ -224,16 +251,18 @@ void read_log_remark(LoggedJob& job, const std::string& host, const std::string&
       !interface.empty() && job.interface_of.size() < kMostSpeakers)
     job.interface_of.emplace(host, interface);
   if (const auto hop = hop_of(message); hop && job.hops.size() < kMostSpeakers) {
-    job.hops[{hop->from, hop->to}] = hop->way;
-    job.host_of.emplace(hop->from_speaks ? hop->from : hop->to, host);
+    auto& way = job.hops.emplace(std::pair{hop->from, hop->to}, hop->way).first->second;
+    if (slowness(hop->way) < slowness(way)) way = hop->way;
+    auto& own = job.host_of.emplace(hop->from_speaks ? hop->from : hop->to, host).first->second;
+    if (own != host) own.clear();
   }
+  read_tuner(job, process, message);
+  if (lacks_default(job, process, message)) return;
   for (std::size_t i = 0; i < kSigns.size(); ++i) {
     if (message.find(kSigns[i].words) == Line::npos) continue;
     if (message.find(kSigns[i].also) == Line::npos) continue;
-    auto& sign = job.signs[i];
-    if (sign.line.empty())
-      sign.line = fmt::format("{}: {}", process, message.substr(0, kLongestRemark));
-    if (sign.processes.size() < kMostSpeakers) sign.processes.insert(process);
+    auto& lines = job.signs[i].lines;
+    if (lines.size() < kMostSpeakers) lines.emplace(process, message.substr(0, kLongestRemark));
     return;
   }
 }
@@ -244,12 +273,12 @@ std::vector<JobRemark> remarks(const LoggedJob& job) {
   for (const auto& [index, seen] : job.signs) {
     const Sign& sign = kSigns.at(index);
     if (!told.insert(sign.id).second) continue;
-    found.push_back({sign.id,
-                     fmt::format("{}: \"{}\"{}", sign.means, seen.line,
-                                 seen.processes.size() > 1
-                                     ? fmt::format(" and {} more", seen.processes.size() - 1)
-                                     : ""),
-                     sign.fix});
+    found.push_back(
+        {sign.id,
+         fmt::format(
+             "{}: \"{}: {}\"{}", sign.means, seen.lines.begin()->first, seen.lines.begin()->second,
+             seen.lines.size() > 1 ? fmt::format(" and {} more", seen.lines.size() - 1) : ""),
+         sign.fix});
   }
   add_interfaces(job, found);
   add_hops(job, found);

@@ -51,8 +51,7 @@ struct LoggedGroup {
 
 /// A message that means something for the whole job, and who has written it.
 struct LoggedSign {
-  std::string line;  ///< the first of them
-  std::set<std::string> processes;
+  std::map<std::string, std::string> lines;  ///< by process, the first of each
 };
 
 struct LoggedJob {
@@ -64,8 +63,10 @@ struct LoggedJob {
   std::map<std::string, std::string> group_of;      ///< NCCL's "host:pid:comm" to the group's key
   std::map<std::size_t, LoggedSign> signs;          ///< by row of the table of signs
   std::map<std::string, std::string> interface_of;  ///< of NCCL's sockets, by host
-  std::map<std::pair<int, int>, std::string> hops;  ///< "P2P", "SHM" or "NET" between ranks
-  std::map<int, std::string> host_of;               ///< a rank's, as far as hops tell
+  std::set<std::string> asked_for_tuner;            ///< processes that name a tuner of their own
+  std::map<std::pair<int, int>, std::string> hops;  ///< "P2P", "SHM" or "NET", the fastest of ranks
+  /// A rank's, as far as hops tell; "" = several, as communicators count their ranks by themselves.
+  std::map<int, std::string> host_of;
 
   /// How many ranks hops tell of.
   [[nodiscard]] std::size_t ranks_in_hops() const;

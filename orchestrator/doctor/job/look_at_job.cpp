@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <future>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "core/vocabulary/counted.hpp"
@@ -81,20 +80,6 @@ void look_once(LiveJob& job, const StackReader& stacks, Clock::time_point begun)
     if (!rank.looks.empty()) job.seconds = std::max(job.seconds, rank.looks.back().at_s);
 }
 
-/// Whether a rank that RAS misses is over: it says so, or the process is not on this machine, where
-/// ranks that it names are.
-bool is_over(const RasAnswer& answer, int rank, const std::vector<ProcessStat>& all) {
-  if (answer.missing.at(rank).dead) return true;
-  const auto& lost = answer.processes.at(rank);
-  const bool here = std::any_of(answer.launched.begin(), answer.launched.end(), [&](auto& other) {
-    const auto found = answer.processes.find(other.first);
-    return found != answer.processes.end() && found->second.host == lost.host;
-  });
-  return here && std::none_of(all.begin(), all.end(), [&](const ProcessStat& one) {
-           return one.state != 'Z' && pid_inside(one.pid) == lost.pid;
-         });
-}
-
 /// Asks NCCL's RAS while the looks go on, which do not wait for it.
 class RasWatch {
  public:
@@ -115,32 +100,11 @@ class RasWatch {
 
   /// What has been answered, into the last looks.
   void take_into(LiveJob& job) {
-    if (asked_.valid() && asked_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-      auto look = asked_.get();
-      if (!look.answers.empty()) job.ras = std::move(look.answers);
-      job.ras_problem = job.ras.empty() ? look.problem : "";
-      fill(job);
-    }
+    if (asked_.valid() && asked_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+      take_ras(job, asked_.get());
   }
 
  private:
-  static void fill(LiveJob& job) {
-    const auto processes = all_processes();
-    std::set<int> gone;
-    for (const auto& answer : job.ras) {
-      for (const auto& [rank, missing] : answer.missing)
-        if (is_over(answer, rank, processes)) gone.insert(rank);
-    }
-    for (auto& rank : job.ranks) {
-      if (rank.looks.empty()) continue;
-      rank.looks.back().launched = 0;
-      for (const auto& answer : job.ras)
-        if (const auto found = answer.launched.find(rank.rank); found != answer.launched.end())
-          for (const auto& [call, count] : found->second) rank.looks.back().launched += count;
-    }
-    job.gone.assign(gone.begin(), gone.end());
-  }
-
   std::vector<RasTarget> targets_;
   std::atomic<bool> over_ = false;
   std::future<RasLook> asked_;  // the last, so that it ends before what it uses

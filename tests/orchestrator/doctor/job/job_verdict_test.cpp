@@ -139,6 +139,10 @@ TEST_CASE("ranks that stand in different calls are told apart, the fewest of the
   const auto reduces = [](int) { return in_call("MPI_Reduce"); };
   check(job_of({rank_of(0, reduces), rank_of(1, stands), rank_of(2, reduces)}),
         {JobState::hung, "other-call", {}}, "rank 1 in MPI_Allreduce");
+  // A sum whose parts go to all has no root, though its name ends with that of a call that has.
+  const auto scatters = [](int) { return in_call("MPI_Reduce_scatter"); };
+  check(job_of({rank_of(0, scatters), rank_of(1, stands), rank_of(2, scatters)}),
+        {JobState::hung, "other-call", {1}}, "ranks 0 and 2 in MPI_Reduce_scatter");
   const auto receives = [](int) { return in_call("MPI_Recv", 1, CallKind::point_to_point); };
   check(job_of({rank_of(0, receives), rank_of(1, receives)}), {JobState::hung, "messages", {}});
 }
@@ -242,12 +246,34 @@ TEST_CASE("ranks that wait for their GPUs hang where NCCL launches no more and G
   // A GPU computes: an evaluation, a long step.
   check(job_of({on_gpu(0, 0.4, 40, 0), on_gpu(1, 0, 40, 0)}), {JobState::unknown, "gpu-wait", {}},
         "a long step and a hang look alike");
+  // NVML's least number above none, which healthy jobs over sockets show.
+  check(job_of({on_gpu(0, 0.01, 40, 0), on_gpu(1, 0, 40, 0)}), {JobState::unknown, "gpu-wait", {}});
+  // RAS has counted for two seconds alone.
+  auto shortly = job_of({on_gpu(0, 0, 40, 0), on_gpu(1, 0, 40, 0)});
+  for (auto& rank : shortly.ranks)
+    for (std::size_t i = 0; i + 3 < rank.looks.size(); ++i) rank.looks[i].launched = 0;
+  check(shortly, {JobState::unknown, "gpu-wait", {}});
   // Neither NVML nor RAS tells.
   check(job_of({on_gpu(0, -1, 40, 0), on_gpu(1, -1, 40, 0)}), {JobState::unknown, "gpu-wait", {}});
   auto silent = job_of({on_gpu(0, 0, 0, 0), on_gpu(1, 0, 0, 0)});
   silent.ras_problem = "NCCL's RAS at localhost:28028 does not answer";
   check(silent, {JobState::unknown, "gpu-wait", {}});
   CHECK(verdict(silent).evidence.front() == silent.ras_problem);
+}
+
+TEST_CASE("ranks of which some wait for their GPUs are told from those in other calls") {
+  const auto meets = rank_of(1, stands);
+  check(job_of({on_gpu(0, 0.4, 40, 0), meets}), {JobState::unknown, "gpu-wait", {}},
+        "rank 0 waits for its GPU in cudaStreamSynchronize: within 7 s");
+  check(job_of({on_gpu(0, 0, 40, 0), meets}), {JobState::hung, "other-call", {0, 1}},
+        "rank 1 in MPI_Allreduce");
+}
+
+TEST_CASE("a rank that evaluates alone on its GPU is waited for, and the others are not hung") {
+  check(job_of({on_gpu(0, 0.8, 40, 0), rank_of(1, sleeps, 0)}),
+        {JobState::waiting, "waits-for", {0}},
+        "rank 0's GPU works in cudaStreamSynchronize, and rank 1 is outside of calls: asleep");
+  check(job_of({on_gpu(0, 0, 40, 0), rank_of(1, sleeps, 0)}), {JobState::hung, "held", {1}});
 }
 
 TEST_CASE("ranks that have launched other collectives are told apart, of two both") {
@@ -275,6 +301,9 @@ TEST_CASE("a rank that NCCL's RAS misses and that is over is named without its l
   check(job, {JobState::hung, "ended", {0}}, "rank 0 is over, and rank 1 stands in cudaStreamSync");
   CHECK(verdict(job).evidence.front() ==
         "NCCL's RAS gets no answer of rank 0: process 99 on node 10.0.0.1");
+  // However many an answer names.
+  for (int rank = 2; rank < 5000; ++rank) job.ras.front().missing[rank] = {"a", false, true};
+  CHECK(verdict(job).evidence.size() < 20);
 }
 
 TEST_CASE("of ranks on GPUs who waits least is late, or whose GPU works while the others' wait") {
@@ -287,6 +316,8 @@ TEST_CASE("of ranks on GPUs who waits least is late, or whose GPU works while th
   check(job_of({on_gpu(0, 0.5, 40, 1), on_gpu(1, 0.02, 40, 1)}), {JobState::slow, "late", {0}},
         "its GPU works while the other one waits");
   check(job_of({on_gpu(0, 0.5, 40, 1), on_gpu(1, 0.3, 40, 1)}), {JobState::running, "moving", {}});
+  // Far less than the other's, and yet a GPU that works.
+  check(job_of({on_gpu(0, 0.5, 40, 1), on_gpu(1, 0.1, 40, 1)}), {JobState::running, "moving", {}});
 }
 
 TEST_CASE("bytes that nobody acknowledges are named with the peer") {

@@ -61,6 +61,7 @@ TEST_CASE("ranks whose sockets use unlike interfaces are told with the list for 
              ContainsSubstring("docker0 on node-2") &&
                  ContainsSubstring("a container bridge reaches no other host"));
   check_only(two("enp1s0"), "interfaces-differ", "mpirun -x");
+  check_only(two("veth3a1"), "wrong-interface", "NCCL_SOCKET_IFNAME");
   CHECK(remarks_of(two("ens5")).empty());
 }
 
@@ -122,6 +123,12 @@ TEST_CASE("ranks of one host that take the way through host memory or the networ
   const auto received = said("node-1", 1, "Channel 00/0 : 0[0] -> 1[1] [receive] via NET/IB/0") +
                         said("node-1", 0, "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0");
   check_only(received, "network-inside", "one container for all ranks");
+  // Numbers 0 and 1 are of the whole job on one host, and of a smaller communicator on two.
+  const auto smaller = said("node-1", 0, "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0") +
+                       said("node-2", 1, "Channel 00/0 : 0[0] -> 1[1] [receive] via NET/IB/0");
+  CHECK(remarks_of(hops("SHM/direct/direct", "node-1") + smaller).empty());
+  // Of two ways between a pair the faster one is there.
+  CHECK(remarks_of(hops("P2P/CUMEM", "node-1") + received).empty());
 }
 
 TEST_CASE("memory that two containers cannot pass is told with the host's identity") {
@@ -139,8 +146,37 @@ TEST_CASE("plugins that are not found, or of another version, are told") {
              "no-plugin", "LD_LIBRARY_PATH");
   check_only(said("p5-1", 0, "TUNER/Plugin: Could not find: libnccl-ofi-tuner.so"), "no-tuner",
              "NCCL_TUNER_PLUGIN takes a path");
-  check_only(said("p5-1", 0, "TUNER/Plugin: Failed to find ncclTunerPlugin_v4 symbol."), "no-tuner",
+  const auto asked = said("p5-1", 0, "TUNER/Plugin: Plugin name set by env to libnccl-x.so") +
+                     said("p5-1", 0, "TUNER/Plugin: Failed to find ncclTunerPlugin_v4 symbol.");
+  check_only(asked, "no-tuner", "built for this NCCL");
+  check_only(asked + said("p5-1", 0, "TUNER/Plugin: Using internal tuner plugin."), "no-tuner",
              "built for this NCCL");
+  // An older version's symbol was found in the end: by that rank.
+  const auto used = asked + said("p5-1", 0, "TUNER/Plugin: Using tuner plugin x");
+  CHECK(remarks_of(used).empty());
+  CHECK_THAT(
+      remarks_of(used + said("p5-1", 1, "TUNER/Plugin: Could not find: libnccl-x.so")).at(0).says,
+      ContainsSubstring("p5-1:701"));
+}
+
+TEST_CASE("a healthy job's log, in which NCCL looks in vain for plugins of its own, is content") {
+  std::string text;
+  for (const int gpu : {0, 1})
+    for (const char* message :
+         {"Bootstrap : Using eth0:10.8.0.4<0>", "cudaDriverVersion 12080",
+          "NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.",
+          "NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open "
+          "shared object file: No such file or directory",
+          "NET/Plugin: Failed to find ncclCollNetPlugin_v8 symbol.",
+          "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.8.0.4<0>", "Using network IB",
+          "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+          "TUNER/Plugin: Could not find: libnccl-tuner.so. Using internal tuner plugin.",
+          "TUNER/Plugin: Could not find: libnccl-tuner.so",
+          "TUNER/Plugin: Failed to find ncclTunerPlugin_v4 symbol.",
+          "TUNER/Plugin: Failed to find ncclTunerPlugin_v3 symbol.",
+          "TUNER/Plugin: Failed to find ncclTunerPlugin_v2 symbol, using internal tuner instead."})
+      text += said("node-1", gpu, message);
+  CHECK(remarks_of(text).empty());
 }
 
 TEST_CASE("a job that forbids tuners is told so, as no table acts there") {
