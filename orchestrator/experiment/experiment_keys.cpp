@@ -11,6 +11,7 @@
 #include "profiles/keys_output.hpp"
 #include "profiles/machine_declarations.hpp"
 #include "profiles/profile_toml.hpp"
+#include "train/spec/removed_settings.hpp"
 #include "train/spec/training.hpp"
 
 namespace dynamiccl {
@@ -154,6 +155,7 @@ KeysPtr training_work() {
                            model ? rule::word<TrainingModel>().some() : rule::scalar().some(),
                            row.about, model ? "" : row.usual, model});
     }
+    for (const auto& [name, holds] : kRemovedSettings) work.hints.emplace_back(name, holds);
     return std::make_shared<const TableKeys>(std::move(work));
   }();
   return keys;

@@ -79,10 +79,11 @@ bool finite_and_positive(const std::vector<double>& samples) {
 }
 
 /// Whether each rank ends up with data that it can compare. With a server some only send, and
-/// trainers compare among each other; a list of parts may leave a rank nothing.
+/// trainers compare among each other; a list of alltoallv's parts may leave a rank nothing.
 bool every_rank_receives(const RunConfig& config, const WorkCell& cell) {
   return config.architecture == Architecture::ring && cell.collective != Collective::reduce &&
-         cell.collective != Collective::training && !cell.knobs.contains("parts");
+         cell.collective != Collective::training &&
+         !(cell.collective == Collective::alltoallv && cell.knobs.contains("parts"));
 }
 
 /// "" or why the cell is no verified result. At least one rank has compared something of every

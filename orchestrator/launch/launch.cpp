@@ -21,6 +21,7 @@
 #include "core/vocabulary/seconds_variable.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/wire/record_frames.hpp"
+#include "core/wire/work_settings.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/integrity.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
@@ -168,6 +169,14 @@ double states_us(const WorkCell& cell) {
   return std::max(kLeastRounds, training_spec(cell).oracle) * bytes / kSlowBytesPerUs;
 }
 
+/// Samples that are taken whatever the cap, and those around them, each of which ranks may enter
+/// late.
+double late_us(const WorkCell& cell, const Protocol& protocol) {
+  constexpr int kAround = 4;  // two of the warm-up, the last timed one and one to be checked
+  const WorkSettings settings = work_settings_of(cell.knobs);
+  return settings.late.count() * (settings.of(protocol).min_iterations + kAround);
+}
+
 }  // namespace
 
 Micros stopped_limit() { return seconds_of_variable("DYNAMICCL_STOPPED_S", 30); }
@@ -186,7 +195,7 @@ Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& 
     const bool trains = cell.collective == Collective::training;
     const double trial = trains && leaves_a_choice(training_spec(cell)) ? kTrialCaps : 0;
     timeout_us += (trains ? per_training_us : per_cell_us) + (3 + trial) * cap_us;
-    if (trains) timeout_us += budget_us(cell) + states_us(cell);
+    timeout_us += trains ? budget_us(cell) + states_us(cell) : late_us(cell, protocol.cells);
   }
   return Micros(timeout_us);
 }

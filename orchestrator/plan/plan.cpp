@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -136,9 +137,10 @@ std::string too_few_elements(const PlannedGroup& group, const WorkCell& cell) {
     const auto settings = work_settings_of(settings_of(cell.knobs, SettingScope::call));
     const auto shares = least_elements(settings, group.ranks);
     if (cell.size.count() / element_bytes(cell.datatype) >= shares) return "";
-    return fmt::format("{} over {} ranks has {} shares, {} are fewer {} elements",
-                       name_of(cell.collective), group.ranks, shares, format_bytes(cell.size),
-                       name_of(cell.datatype));
+    return fmt::format("{} over {} ranks needs {}, {} are fewer", name_of(cell.collective),
+                       group.ranks,
+                       counted(shares, fmt::format("{} element", name_of(cell.datatype))),
+                       format_bytes(cell.size));
   } catch (const Error& error) {
     return error.what();
   }

@@ -227,10 +227,18 @@ void Executor::run_blocks() {
       break;
     }
     settle_groups();
-    if (first_look_ && block + 1 == kFirstLook && any_wanted(block + 1))
-      first_look_(summary_.run_id);
+    if (block + 1 == kFirstLook && any_wanted(block + 1)) look_first();
   }
   store_stopping(stopped_by);
+}
+
+void Executor::look_first() {
+  if (!first_look_) return;
+  try {
+    first_look_(summary_.run_id);
+  } catch (const std::exception& error) {  // no reason to end what is measured well
+    console_.warning(fmt::format("no first answer: {}", error.what()));
+  }
 }
 
 void Executor::announce_further(int block) {

@@ -74,6 +74,7 @@ class Executor {
   void fail_environment(const std::string& environment, const std::string& reason);
   [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
   [[nodiscard]] bool any_wanted(int block) const;
+  void look_first();
   [[nodiscard]] std::size_t remaining() const;
   /// After which every launch of the plan is ended.
   [[nodiscard]] std::chrono::seconds longest_launch() const;

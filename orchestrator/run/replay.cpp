@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <memory>
 
 #include "containers/start/environment.hpp"
 #include "core/vocabulary/error.hpp"
@@ -13,6 +14,7 @@
 #include "profiles/detect/probes/elf.hpp"
 #include "profiles/detect/probes/environment_probe.hpp"
 #include "reports/model/table_view.hpp"
+#include "train/spec/training.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -283,6 +285,20 @@ void keep_batches(const Reader& reader, StoredLaunch& launch) {
   }
 }
 
+/// Puts back what run.json does not carry of its cells, and leaves out what each launch has anew.
+/// @throws Error(input) for a training of settings that are none any more
+void complete_cells(StoredLaunch& launch) {
+  for (WorkCell& cell : launch.config.cells) {
+    cell.knobs.erase("aggregator");
+    if (cell.collective != Collective::training) continue;
+    try {
+      cell.training = std::make_shared<const TrainingSpec>(parsed_training(cell));
+    } catch (const Error& error) {
+      throw error.with_context(fmt::format("launch {} cannot be replayed", launch.uuid));
+    }
+  }
+}
+
 }  // namespace
 
 StoredLaunch load_launch(const Reader& reader, const std::string& name) {
@@ -295,6 +311,7 @@ StoredLaunch load_launch(const Reader& reader, const std::string& name) {
   launch.block = static_cast<int>(row.integer(0, "block"));
   launch.config = run_config_from_json(row.text(0, "run_config_json"));
   keep_batches(reader, launch);
+  complete_cells(launch);
   launch.experiment = experiment_of(row, launch.config, launch.uuid);
   launch.plan.groups.push_back(group_of(row, launch.config));
   for (const auto& word : stored_json(row.text(0, "argv_json")))

@@ -132,7 +132,8 @@ double equal_size(const std::vector<std::pair<std::int64_t, double>>& log_ratios
   for (std::size_t i = 0; i + 1 < log_ratios.size(); ++i) {
     const auto& [size_a, ratio_a] = log_ratios[i];
     const auto& [size_b, ratio_b] = log_ratios[i + 1];
-    if ((ratio_a > 0) == (ratio_b > 0) || size_a <= 0) continue;
+    if ((ratio_a > 0) == (ratio_b > 0)) continue;
+    if (size_a <= 0) return static_cast<double>(size_b);  // no logarithm leads there from nothing
     const double share = ratio_a / (ratio_a - ratio_b);
     const double from = std::log(static_cast<double>(size_a));
     const double to = std::log(static_cast<double>(size_b));

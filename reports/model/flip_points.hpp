@@ -42,7 +42,8 @@ std::vector<FlipPoint> flip_points(const std::vector<CellFigure>& figures);
 
 /// The size at which two are equally fast: where the logarithm of their ratio is zero, on a line
 /// between the neighbours that it changes sign between, sizes on a logarithmic scale. Rounded to
-/// what a few sizes can tell; the last size where the sign never changes.
+/// what a few sizes can tell; next to a size of 0 the other one; the last size where the sign never
+/// changes.
 /// @param log_ratios size in bytes and logarithm of the ratio, sizes rising, not empty
 double equal_size(const std::vector<std::pair<std::int64_t, double>>& log_ratios);
 

@@ -194,7 +194,7 @@ namespace {
 /// In this order, where a cell has them.
 constexpr const char* kTrainingWords =
     "synchronisation local_steps staleness backups topology group_size slow_momentum local_after "
-    "adapt_every lag_threshold shares participants switch_to switch_after compression "
+    "adapt_every elastic lag_threshold shares participants switch_to switch_after compression "
     "density bits rank group_compression lars rate_warmup";
 
 }  // namespace

@@ -21,7 +21,9 @@ class OpenBarrier final : public dynamiccl::testing::IdleCommunicator {
 
 TEST_CASE("a barrier that waits for nobody is wrong data, and names the rank that had not come") {
   OpenBarrier second(1, 2);
-  const auto verdict = check_barrier(second);
+  auto verdict = check_barrier(second);
+  // On a busy machine this rank may itself be away for as long as it should have waited.
+  for (int again = 0; again < 20 && verdict.wrong == 0; ++again) verdict = check_barrier(second);
   CHECK(verdict.checked == 2);
   CHECK(verdict.wrong == 1);
   CHECK_THAT(verdict.first_wrong, ContainsSubstring("but must be at least 1000 us in it: rank 0 "

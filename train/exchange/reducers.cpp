@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <utility>
 
+#include "core/vocabulary/error.hpp"
 #include "train/codecs/message_codec.hpp"
 #include "train/exchange/agreed_order.hpp"
 #include "train/exchange/coded_reducer.hpp"
@@ -61,7 +63,14 @@ class AllReduce final : public Reducer {
  private:
   bool aggregate(const Piece& piece) {
     float* data = gradients_ + piece.offset;
-    plan_.path.aggregation->allreduce(data, data, piece.count, DataType::float32);
+    try {
+      plan_.path.aggregation->allreduce(data, data, piece.count, DataType::float32);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input) throw;
+      // All ranks learn that some number is not finite, and fixed point has no sum of it: the cell
+      // says that it diverged, as it would of any other sum.
+      std::fill_n(data, piece.count, std::numeric_limits<float>::quiet_NaN());
+    }
     sent_bytes_ += piece.count * sizeof(float);
     return true;
   }

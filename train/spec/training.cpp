@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/vocabulary/error.hpp"
+#include "train/spec/removed_settings.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -24,6 +25,13 @@ const SettingRow* setting_row(std::string_view name) {
     for (const SettingRow& row : part.rows)
       if (row.name == name) return &row;
   return nullptr;
+}
+
+/// What to say to somebody who names a setting that there is not.
+std::string other_than(const std::string& name) {
+  for (const auto& [removed, holds] : kRemovedSettings)
+    if (removed == name) return std::string(holds);
+  return suggestion(name, training_settings());
 }
 
 constexpr std::uint64_t kVocabulary = 30522;
@@ -85,8 +93,8 @@ TrainingSpec parsed_training(const Settings& settings, TrainingMethod method) {
   for (const auto& [name, value] : settings) {
     const SettingRow* row = setting_row(name);
     if (row == nullptr)
-      throw Error(ErrorKind::input, fmt::format("training has no setting \"{}\"; {}", name,
-                                                suggestion(name, training_settings())));
+      throw Error(ErrorKind::input,
+                  fmt::format("training has no setting \"{}\"; {}", name, other_than(name)));
     row->read(spec, *row, value);
   }
   return spec;

@@ -144,11 +144,9 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
       return fmt::format("the library has no {}", name_of(cell.collective));
   }
   const bool library_runs = work.operation != nullptr && work.operation->own_algorithm.empty();
-  if (!library_runs && work.layout.used_bytes == 0)
-    return fmt::format(
-        "size = 0: {} is our own {}, which moves something; a library's call of "
-        "nothing is what it takes to say so",
-        name_of(cell.collective), cell.algorithm);
+  if (work.operation != nullptr && !library_runs && work.layout.used_bytes == 0)
+    return fmt::format("size = 0: a call of nothing is a library's, and {} runs by our {} here",
+                       name_of(cell.collective), work.operation->own_algorithm);
   if (!library_runs && work.settings.op != ReduceOp::sum)
     return fmt::format("the library has no {} here, and our own sums", name_of(cell.collective));
   if (work.operation == nullptr || (library_runs && std::find(offered.begin(), offered.end(),

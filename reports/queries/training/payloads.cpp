@@ -7,6 +7,7 @@
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "train/spec/payload.hpp"
+#include "train/spec/removed_settings.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -75,6 +76,8 @@ std::optional<TrainingSpec> spec_of(const CellFigure& figure, const TrainedCell&
   Settings said;
   for (const auto& [name, value] : cell.settings.items())
     if (value.is_string()) said[name] = value.get<std::string>();
+  // None of them changes what is sent.
+  for (const auto& removed : kRemovedSettings) said.erase(std::string(removed.first));
   said["model"] = cell.model;
   said["batch"] = std::to_string(cell.batch);
   try {

@@ -139,6 +139,8 @@ TEST_CASE("what no key can say is refused with what is nearest to it") {
         {"collective = \"alltoallv\"\nsize = 4\nparts = \"a:b\"", "a share of parts is \"a\""},
         {"collective = \"alltoallv\"\nsize = 4\nmatrix = [[0, 1], [1, 0]]", "parts = \"1:0:3\""},
         {"collective = \"allreduce\"\nsize = 4\nlate = \"soon\"", "a duration such as \"100us\""},
+        {"training = \"bsp-ps\"\nmodel = \"mlp\"\nelastic = 0.5", "; it is 0.9, and no setting"},
+        {"training = \"bsp-ps\"\nmodel = \"mlp\"\nshift_rate = 1", "; it follows from bits, and"},
         {"collective = \"allreduce\"\nsize = {from = 4, to = 64, step = 4, factor = 2}",
          "not by both"},
         {"collective = \"allreduce\"\nsize = {from = 4, to = \"1GiB\", step = 4}", "10000 sizes"}})

@@ -170,6 +170,9 @@ TEST_CASE("of a call of nothing nothing is compared, of a barrier that nobody le
   CHECK(check_records(config, files).problems.size() == 1);
   part<CellRecord>(files[0], 1).checked = 32;
   CHECK(check_records(config, files).problems.empty());
+  // Of an allgatherv each rank gets all parts.
+  config.cells[0].collective = Collective::allgatherv;
+  CHECK(check_records(config, files).problems.size() == 1);
 }
 
 TEST_CASE("ranks that only send have nothing to compare") {

@@ -122,6 +122,22 @@ TEST_CASE("launchers are told to deal ranks to the hosts in turn, unless a setti
   CHECK_THAT(line(request), ContainsSubstring("--mca rmaps_base_ranking_policy slot "));
 }
 
+TEST_CASE("MPICH's launcher is given no hosts of unequal room to deal ranks to") {
+  auto request = request_for(Backend::mpich);
+  request.shape = two_containers();
+  request.shape.dealt = true;
+  request.ranks = 3;
+  request.shape.hosts[0].slots = 2;
+  CHECK_THAT(line(request), ContainsSubstring("-hosts w0:2,w1:1 -ppn 1 "));
+  request.ranks = 4;
+  request.shape.hosts[0].slots = 3;
+  CHECK_THROWS_WITH(line(request),
+                    ContainsSubstring("w0 would get 2 of 4 ranks and is to have 3; give each host "
+                                      "the same number of slots, or leave out dealt"));
+  request.shape.dealt = false;
+  CHECK_THAT(line(request), ContainsSubstring("-hosts w0:3,w1:1 -localhost "));
+}
+
 TEST_CASE("a setting names the folders that ranks and programs lie in") {
   auto request = request_for(Backend::nccl);
   request.shape = two_containers();

@@ -42,6 +42,11 @@ TEST_CASE("a launch may take what its cells' caps and trials may take", "[d-50]"
   };
   const double none = seconds({});
   CHECK(seconds({collective_of(1024)}) >= none + 30);
+  // Whatever the cap, so many samples are taken, each of which ranks enter late.
+  auto late = collective_of(1024);
+  late.work.knobs["late"] = "1s";
+  protocol.cells.min_iterations = 100;
+  CHECK(seconds({late}) >= seconds({collective_of(1024)}) + 100);
   const double plain = seconds({training_of(TrainingMethod::bsp_a2a)});
   CHECK(plain >= none + 30);
   // DeAR's groups are left open here.

@@ -130,7 +130,7 @@ skew = [2, 9]
   CHECK_FALSE(by_name.contains("barrier 1024 2"));
   CHECK(by_name.at("alltoallv 0 2").empty());
   CHECK(by_name.at("alltoallv 8 9") ==
-        "alltoallv over 2 ranks has 10 shares, 8 B are fewer float32 elements");
+        "alltoallv over 2 ranks needs 10 float32 elements, 8 B are fewer");
   CHECK(by_name.at("alltoallv 1024 9").empty());
   CHECK(by_name.at("scatter 1024 2") ==
         "skew: the parts of scatter are alike; those of allgatherv and alltoallv differ");

@@ -4,8 +4,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 
+#include "core/vocabulary/error.hpp"
 #include "db/foreign_run.hpp"
 #include "tests/db/synthetic.hpp"
+#include "train/spec/training.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -39,6 +41,26 @@ ForeignRun foreign_table() {
   run.format = "nccl-tests";
   run.source = "/data/table.txt";
   return run;
+}
+
+/// A launch of Gloo on the machine itself with this cell alone, stored in a database.
+StoredLaunch loaded_again(const WorkCell& cell) {
+  const ScratchFolder folder;
+  auto plan = make_plan("run-1", {"bare-metal"}, {"training"}, {1024});
+  plan.groups[0].profile_json =
+      to_json(load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"}).at("bare-metal"));
+  RunConfig config;
+  config.backend = Backend::gloo;
+  config.ranks = 2;
+  config.cells = {cell};
+  auto start = make_start(plan.groups[0].id, 0);
+  start.run_json = to_json(config);
+  Store store(folder.file("x.sqlite"));
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store.finish_launch(store.begin_launch(plan.run.id, start), make_end(),
+                      make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 3,
+                                   [](const CellInfo&, int, int) { return 5.0; }));
+  return load_launch(Reader(folder.file("x.sqlite")), start.uuid);
 }
 
 }  // namespace
@@ -84,6 +106,40 @@ TEST_CASE("a launch whose environment did not start is told, with the database i
   store.merge(other);
   CHECK_THROWS_WITH(load_launch(Reader(mine), start.uuid),
                     ContainsSubstring("(imported from " + other + "): nothing was recorded"));
+}
+
+TEST_CASE("a stored training launch is made again as far as its ranks' start") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_a2a;
+  spec.packing = Packing::aggregated;
+  WorkCell cell = training_cell(spec);
+  cell.id = "cell-1";
+  cell.knobs["aggregator"] = "127.0.0.1:4711/abcd";  // that launch's
+  const auto launch = loaded_again(cell);
+  CHECK(training_spec(launch.config.cells.at(0)).method == TrainingMethod::wfbp_a2a);
+  CHECK_FALSE(launch.group().cells.at(0).work.knobs.contains("aggregator"));
+  LaunchSite site;
+  site.worker_folder = "/programs";
+  bool starts_trainers = false;
+  for (const auto& [part, leaf] : differences_now(launch, site, {}))
+    starts_trainers =
+        starts_trainers || (part == "command" && leaf.b.find("/programs/") != std::string::npos);
+  CHECK(starts_trainers);
+}
+
+TEST_CASE("a stored training of a setting that is none any more is refused with what holds now") {
+  WorkCell cell = training_cell(TrainingSpec());
+  cell.id = "cell-1";
+  cell.knobs["gossip_pull"] = "0.25";
+  try {
+    loaded_again(cell);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    CHECK_THAT(error.what(),
+               ContainsSubstring("cannot be replayed: training has no setting \"gossip_pull\"; it "
+                                 "is 0.5, and no setting any more"));
+  }
 }
 
 TEST_CASE("a database sets no variable that no run records", "[safety]") {

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "db/decision_log.hpp"
+#include "reports/model/flip_points.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
@@ -91,6 +92,11 @@ std::size_t row_along(const TableView& rows, const std::string& along) {
 }
 
 }  // namespace
+
+TEST_CASE("a change of places next to a call of nothing is at the next size") {
+  CHECK(equal_size({{0, 0.5}, {4, -0.5}, {1024, -1}}) == 4);
+  CHECK(equal_size({{0, 0.5}, {16, 0.5}, {64, -0.5}}) == 32);
+}
 
 TEST_CASE("the size at which server and ring change places is told with what is sure on each side",
           "[G-18]") {

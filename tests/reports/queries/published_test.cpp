@@ -353,7 +353,7 @@ TEST_CASE("payloads are told apart by how workers wait, as all other queries do"
   const TrainedRun run(
       {waiting("bsp-a2a", ""), waiting("d-psgd", R"(,"synchronisation":"local","local_steps":"2")"),
        waiting("bsp-a2a", R"(,"switch_to":"local","local_steps":"2","epochs":"2")"),
-       waiting("bsp-ps", R"(,"synchronisation":"asp","group_size":"2")")});
+       waiting("bsp-ps", R"(,"synchronisation":"asp","group_size":"2","elastic":"0.5")")});
   const auto words = [&](const char* query) {
     const Table table = run.query(query);
     const TableView rows(table);

@@ -341,6 +341,9 @@ TEST_CASE("ways to train that differ in a setting of their synchronisation diffe
   figure.algorithm = "bsp-ps";
   figure.cell_knobs = R"({"batch":"8","lag_threshold":"4","model":"mlp","synchronisation":"lag"})";
   CHECK(configuration_words(figure) == "bsp-ps lag, lag_threshold 4");
+  // A setting that was one as the run was stored.
+  figure.cell_knobs = R"({"batch":"8","elastic":"0.5","model":"mlp","synchronisation":"easgd"})";
+  CHECK(configuration_words(figure) == "bsp-ps easgd, elastic 0.5");
   figure.algorithm = "bsp-a2a";
   figure.cell_knobs =
       R"({"batch":"8","local_steps":"3","model":"mlp","participants":"1","shares":"linear",)"
