@@ -51,26 +51,37 @@
   });
 
   const kBin = 5; // updates that make one point
+  // Policies that searches of places trained say what is left to gain, ln(time over the best); older ones the reward of simulated calls.
+  const percent = regret => `${(100 * Math.expm1(regret)).toFixed(1)} %`;
+  const rewarded = { caption: "Cost per simulated call while training, each seed", value: mean => -mean, text: value => Report.format.number(value), reference: row => -row.mean_reward,
+    method: "Cost: minus the mean reward of a step; 1 is about a call under the default, lower is better. ", held: "On simulated regimes that never trained", columns: () => [
+      { name: "mean reward", right: true, text: r => r.mean_reward.toFixed(4) },
+      { name: "regret at a task's end", right: true, text: r => r.final_regret_percent.toFixed(1) + " %" },
+      { name: "tries to 95 % of the oracle", right: true, text: r => Report.format.number(r.evaluations_to_95) },
+      { name: "tasks that get there", right: true, text: r => r.reached_95_percent.toFixed(0) + " %" },
+      { name: "time saved, of the oracle's", right: true, text: r => r.gain_percent_of_oracle.toFixed(1) + " %" }] };
+  const looksOf = row => Object.keys(row).filter(key => /^regret_\d+$/.test(key));
+  const searched = { caption: "Regret at the end of simulated searches while training, each seed", value: Math.expm1, text: value => `${Report.format.number(100 * value)} %`,
+    reference: row => Math.expm1(looksOf(row).reduce((sum, key) => sum + row[key], 0) / looksOf(row).length),
+    method: "Regret: time over that of the best setting, less one; lower is better. ", held: "On simulated places that never trained", columns: rows => [
+      { name: "regret of the default", right: true, text: r => percent(r.default_regret) },
+      ...looksOf(rows[0]).map(key => ({ name: `after ${key.slice(7)} look${key === "regret_1" ? "" : "s"} a cell`, right: true, text: r => percent(r[key]) }))] };
   function drawTraining(root, policy) {
-    const { el, format, look } = Report, training = policy.training;
+    const { el, format, look } = Report, training = policy.training, held = training.held_out || [];
+    const record = held.some(r => "mean_reward" in r) ? rewarded : searched;
     const seeds = Object.keys(training.curves);
     const curve = points => points.filter((_, i) => i % kBin === kBin - 1).map((p, i) => {
-      const bin = points.slice(i * kBin, (i + 1) * kBin), mean = bin.reduce((sum, q) => sum - q[1], 0) / bin.length;
-      return { x: p[0], value: mean, low: null, high: null, notes: [`mean of ${bin.length} updates`] };
+      const bin = points.slice(i * kBin, (i + 1) * kBin), mean = bin.reduce((sum, q) => sum + q[1], 0) / bin.length;
+      return { x: p[0], value: record.value(mean), low: null, high: null, notes: [`mean of ${bin.length} updates`] };
     });
     const series = seeds.map((seed, i) => ({ label: `seed ${seed}`, look: look(i + 1), points: curve(training.curves[seed]) })).filter(s => s.points.length);
-    const held = training.held_out || [], others = held.filter(r => r.agent === "bandit");
+    const bandit = held.filter(r => r.agent === "bandit").map(record.reference)[0];
     root.append(el("h3", {}, "How the ppo policy was trained"), Report.keys(series.map(s => ({ label: s.label, look: s.look }))),
-      el("div", { class: "panels" }, Report.lineChart({ caption: "Cost per simulated call while training, each seed", title: "Learning curves", series,
-        x: { linear: true, tick: x => format.number(x / 1000) + "k steps" }, range: Report.yRange(series, null), tick: format.number, text: p => format.number(p.value),
-        reference: others.length ? { value: -others[0].mean_reward, low: -others[0].mean_reward, high: -others[0].mean_reward } : null })),
-      el("p", { class: "method" }, `Policy ${policy.version}, kept from seed ${training.seed}. Cost: minus the mean reward of a step; 1 is about a call under the default, lower is better. ` +
-        "The simulator gets harder from stage to stage (a third of the steps each). Grey line: the bandit on held-out regimes of all stages."),
-      Report.table({ caption: "On simulated regimes that never trained", rows: held, columns: [
-        { name: "agent", text: r => r.agent }, { name: "mean reward", right: true, text: r => r.mean_reward.toFixed(4) },
-        { name: "regret at a task's end", right: true, text: r => r.final_regret_percent.toFixed(1) + " %" },
-        { name: "tries to 95 % of the oracle", right: true, text: r => format.number(r.evaluations_to_95) },
-        { name: "tasks that get there", right: true, text: r => r.reached_95_percent.toFixed(0) + " %" },
-        { name: "time saved, of the oracle's", right: true, text: r => r.gain_percent_of_oracle.toFixed(1) + " %" }] }));
+      el("div", { class: "panels" }, Report.lineChart({ caption: record.caption, title: "Learning curves", series,
+        x: { linear: true, tick: x => format.number(x / 1000) + "k steps" }, range: Report.yRange(series, null), tick: record.text, text: p => record.text(p.value),
+        reference: bandit === undefined ? null : { value: bandit, low: bandit, high: bandit } })),
+      el("p", { class: "method" }, `Policy ${policy.version}, kept from seed ${training.seed}. ${record.method}` +
+        "The simulator gets harder from stage to stage (a third of the steps each). Grey line: the bandit on what never trained, of all stages."));
+    if (held.length) root.append(Report.table({ caption: record.held, rows: held, columns: [{ name: "agent", text: r => r.agent }, ...record.columns(held)] }));
   }
 })();

@@ -25,13 +25,26 @@ double planted(const std::string& environment, const CellInfo& cell, int block) 
   return base * (environment == "cross-docker" ? 3.0 : 1.0) * (1.0 + 0.002 * block);
 }
 
+/// How policies were trained, as older ones say it (rewards of calls) and as newer ones do (regret
+/// of searches).
+constexpr const char* kRewarded =
+    R"({"training": {"seed": 1, "curves": {"1": [[1, -1.4], [2, -1.3], [3, -1.3], [4, -1.2], [5, -1.2],
+        [6, -1.2], [7, -1.1], [8, -1.2], [9, -1.1], [10, -1.1]]}, "held_out": [{"agent": "bandit",
+        "mean_reward": -1.1, "final_regret_percent": 2, "search_tasks": 9, "evaluations_to_95": 5,
+        "reached_95_percent": 90, "evaluations": 7, "gain_percent_of_oracle": 97}]}})";
+constexpr const char* kSearched =
+    R"({"training": {"seed": 1, "curves": {"1": [[1, 0.4], [2, 0.3], [3, 0.3], [4, 0.2], [5, 0.2],
+        [6, 0.2], [7, 0.1], [8, 0.2], [9, 0.1], [10, 0.1]]}, "held_out": [{"agent": "bandit",
+        "places": 9, "default_regret": 0.5, "regret_1": 0.3, "regret_2": 0.2, "regret_4": 0.1,
+        "changed_by_context": 0, "worth_of_context": 0}]}})";
+
 /// A page of a run with two backends, two operations, four sizes and four blocks, opened.
 class OpenPage {
  public:
-  OpenPage() : path_(folder_.file("report.html")) {
+  explicit OpenPage(const char* trained = kRewarded) : path_(folder_.file("report.html")) {
     Store store(folder_.file("page.sqlite"));
     fill(store);
-    tune(folder_.file("page.sqlite"));
+    tune(folder_.file("page.sqlite"), trained);
     html = render_report_html(Reader(folder_.file("page.sqlite")), "last");
     std::ofstream(path_) << html;
     browser = std::make_unique<Chromium>(std::filesystem::path(path_).parent_path().string());
@@ -74,16 +87,11 @@ class OpenPage {
         });
     store.end_run(plan.run.id, "complete");
   }
-  static constexpr const char* kTrained =
-      R"({"training": {"seed": 1, "curves": {"1": [[1, -1.4], [2, -1.3], [3, -1.3], [4, -1.2], [5, -1.2],
-        [6, -1.2], [7, -1.1], [8, -1.2], [9, -1.1], [10, -1.1]]}, "held_out": [{"agent": "bandit",
-        "mean_reward": -1.1, "final_regret_percent": 2, "search_tasks": 9, "evaluations_to_95": 5,
-        "reached_95_percent": 90, "evaluations": 7, "gain_percent_of_oracle": 97}]}})";
   /// Two agents try three settings of one task.
-  static void tune(const std::string& path) {
+  static void tune(const std::string& path, const char* trained) {
     DecisionLog log(path);
     for (const char* agent : {"bandit", "random"}) {
-      const auto tuning = log.begin({"page-run", "live", agent, "", 1, kTrained});
+      const auto tuning = log.begin({"page-run", "live", agent, "", 1, trained});
       std::vector<DecisionInfo> decisions;
       for (int step = 0; step < 4; ++step) {
         DecisionInfo row;
@@ -168,6 +176,21 @@ TEST_CASE("the page draws its charts without a complaint and without the network
     CHECK(page.count("#latency details:last-of-type tbody tr") == 6);
     CHECK(page.count("main section .method") >= 6);
   }
+}
+
+TEST_CASE("the page says what searches left a policy to gain, as falling curves") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  OpenPage page(kSearched);
+  page.browser->evaluate("Report.drawAll()");
+  REQUIRE(page.browser->becomes_true(
+      "document.querySelectorAll('#decisions .plot canvas').length === 3"));
+  const auto text =
+      page.browser->evaluate("document.getElementById('decisions').innerText").get<std::string>();
+  CHECK_THAT(text, ContainsSubstring("lower is better"));
+  CHECK_THAT(text, ContainsSubstring("64.9 %"));  // e^0.5 - 1, of the default
+  CHECK_THAT(text, ContainsSubstring("10.5 %"));
+  CHECK_THAT(text, !ContainsSubstring("tries to 95 %"));
+  CHECK(page.browser->complaints() == std::vector<std::string>{});
 }
 
 TEST_CASE("the page is worked by keyboard alone") {

@@ -1,12 +1,17 @@
 #include "tuner/simulator/machine_fit.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "core/vocabulary/error.hpp"
 #include "profiles/machine_model_file.hpp"
 #include "tuner/simulator/machine_cost.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 using Catch::Matchers::WithinAbs;
 using Catch::Matchers::WithinRel;
 
@@ -108,4 +113,23 @@ TEST_CASE("links are fitted to the models' fastest, and the file reads as what i
   CHECK(read.measured->errors.at(HeldOut::links).cells == 6);
   CHECK_THAT(library_time(*read.measured, Collective::allgather, 4, 64 * kKiB)->us,
              WithinRel(machine.measured->calls[4].us, 1e-4));
+}
+
+TEST_CASE("links are not fitted to calls that say nothing of them") {
+  MachineModel machine;
+  machine.ranks_per_node = 4;
+  machine.links[0].classes = {{}};
+  const auto refused = [&](MeasuredLibrary library) {
+    machine.measured = std::move(library);
+    CHECK_THROWS_MATCHES(fit_links(machine), Error,
+                         MessageMatches(ContainsSubstring("two sizes or operations")));
+  };
+  refused(straight({Collective::sendrecv, Collective::scatter}));
+  MeasuredLibrary one = straight({Collective::allreduce});
+  one.calls.resize(1);
+  refused(one);
+  // What is left without all-reduce has no model that could be fitted.
+  machine.measured = straight({Collective::allreduce, Collective::sendrecv});
+  fit_links(machine);
+  CHECK_FALSE(machine.measured->errors.contains(HeldOut::links));
 }

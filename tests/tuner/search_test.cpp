@@ -176,6 +176,13 @@ TEST_CASE("what a task sends stays when its first launch tells where it is", "[E
   CHECK(tasks[0].task.state.effective_size == Bytes{1 << 12});
   CHECK_FALSE(tasks[1].task.state.effective_size);
   CHECK(tasks[2].task.state.effective_size == tasks[2].size);
+  // A task of what compression left, and a measurement that does not say where it is.
+  world.regime = nullptr;
+  std::vector<SearchTask> halves{make_task(20)};
+  set_task(halves[0].task.state, halves[0].task.key.task, Bytes{1 << 21}, halves[0].size);
+  (void)search(*exhaustive(), halves, world.evaluate(), {}, nullptr);
+  CHECK(halves[0].task.state.nominal_size == Bytes{1 << 21});
+  CHECK(halves[0].task.state.effective_size == halves[0].size);
 }
 
 TEST_CASE("faults end a task's exploration and a failed default leaves it alone", "[E-149]") {

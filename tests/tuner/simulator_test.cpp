@@ -294,6 +294,30 @@ TEST_CASE("what a simulated job is and where it runs moves which setting is best
         }) > 0);
 }
 
+TEST_CASE("interference takes no more bandwidth than it says, of GPUs as of CPUs", "[E-60]") {
+  FastRandom random(9);
+  for (const Backend backend : {Backend::nccl, Backend::mpich}) {
+    const SimCatalog catalog({backend});
+    double most = 0;
+    for (int i = 0; i < 20; ++i) {
+      SimJob job = draw_job(catalog, CurriculumStage::third, random);
+      const auto times = [&](double interference) {
+        job.state.interference = interference;
+        FastRandom same(static_cast<std::uint64_t>(i));
+        return make_place(job, {0, 0, 0, 0, 0, 0}, same).cells;
+      };
+      const auto alone = times(0);
+      const auto loaded = times(kMaxInterferenceLoss);
+      for (std::size_t c = 0; c < alone.size(); ++c)
+        for (std::size_t a = 0; a < alone[c].log_us.size(); ++a)
+          most = std::max(most, loaded[c].log_us[a] - alone[c].log_us[a]);
+    }
+    INFO(name_of(backend));
+    CHECK(most <= 1e-9 - std::log(1 - kMaxInterferenceLoss));
+    CHECK(most > 0.1);
+  }
+}
+
 TEST_CASE("the shape of a simulated network moves which setting is best", "[E-184]") {
   const SimCatalog catalog;
   // The same job over networks that differ in nothing but the draw of machine and links.

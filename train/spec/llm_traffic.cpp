@@ -36,17 +36,18 @@ constexpr double kBucket = 25 * 1024 * 1024;  ///< PyTorch DDP's bucket_cap_mb
 struct StageParts {
   double layer = 0;    ///< dense part of one layer
   double experts = 0;  ///< those of one layer that the rank holds
-  double rest = 0;     ///< embedding and head
+  double rest = 0;     ///< of embedding and head what the first or last stage has
   int layers = 1;
-  [[nodiscard]] double dense() const { return layer * layers + rest; }
 };
 
 StageParts parts_of(const LlmModel& model, const LlmParallelism& p) {
   // A count that no shape has is spread as the shape's is.
   const double own = model.layers * (model.layer() + model.layer_experts()) + model.rest();
   const double scale = model.parameters() / own / p.tensor;
-  return {model.layer() * scale, model.layer_experts() * scale / p.experts, model.rest() * scale,
-          model.layers / p.pipeline};
+  // One matrix for both is on the first and on the last stage, of two each has its own.
+  const int ends = !model.tied && p.pipeline > 1 ? 2 : 1;
+  return {model.layer() * scale, model.layer_experts() * scale / p.experts,
+          model.rest() * scale / ends, model.layers / p.pipeline};
 }
 
 class LlmStep {
@@ -57,6 +58,7 @@ class LlmStep {
         activations_(kHalf * p.batch * p.sequence * model.hidden),
         routed_(activations_ * model.chosen),
         moe_(model.experts > 0),
+        ends_(std::min(2, p.pipeline)),
         shared_ends_(model.tied && p.pipeline > 1) {}
 
   std::vector<LlmCall> calls() {
@@ -67,11 +69,14 @@ class LlmStep {
   }
 
  private:
+  /// @param stages whose ranks do so; 0: all together
   void add(std::string_view phase, std::string_view what, Collective collective, int group,
-           int stride, double bytes, double count) {
-    if (group > 1 && bytes > 0)
-      calls_.push_back({phase, what, collective, group, stride, p_.ranks() / group, bytes,
-                        static_cast<std::int64_t>(count)});
+           int stride, double bytes, double count, int stages = 0) {
+    if (group <= 1 || bytes <= 0) return;
+    const std::int64_t groups =
+        stages > 0 ? p_.ranks() / p_.pipeline / group * stages : p_.ranks() / group;
+    calls_.push_back({phase, what, collective, group, stride, static_cast<int>(groups), bytes,
+                      static_cast<std::int64_t>(count)});
   }
 
   /// @param times that a layer's own exchanges are made in: twice with its forward pass again
@@ -83,12 +88,12 @@ class LlmStep {
       // The outermost unit stays gathered until the backward pass.
       if (forward)
         add(phase, "weights of embedding and head", Collective::allgather, p_.data, p_.tensor,
-            kHalf * parts_.rest, p_.micro_batches);
+            kHalf * parts_.rest, p_.micro_batches, ends_);
       add(phase, "weights of a layer", Collective::allgather, p_.data, p_.tensor, unit, layers);
     }
     if (forward || p_.pipeline == 1)
       add(phase, forward ? "embedded tokens" : "gradients before the head", Collective::allreduce,
-          p_.tensor, 1, activations_, p_.micro_batches);
+          p_.tensor, 1, activations_, p_.micro_batches, 1);
     add(phase, forward ? "activations of half a layer" : "their gradients", Collective::allreduce,
         p_.tensor, 1, activations_, 2 * layers * times);
     if (moe_)
@@ -100,25 +105,30 @@ class LlmStep {
     add(phase, "gradients of a layer", Collective::reduce_scatter, p_.data, p_.tensor, unit,
         layers);
     add(phase, "gradients of embedding and head", Collective::reduce_scatter, p_.data, p_.tensor,
-        kHalf * parts_.rest, p_.micro_batches);
+        kHalf * parts_.rest, p_.micro_batches, ends_);
   }
 
   void gradients() {
     const bool apart = p_.experts > 1;
     const double experts = parts_.experts * parts_.layers;
-    if (!p_.fsdp)
-      buckets("gradients", kHalf * (parts_.dense() + (apart ? 0 : experts)), p_.data, p_.tensor);
+    const double ends = kHalf * parts_.rest;
+    if (!p_.fsdp) {
+      const double layers = kHalf * (parts_.layer * parts_.layers + (apart ? 0 : experts));
+      buckets("gradients", layers + (p_.pipeline == 1 ? ends : 0), p_.data, p_.tensor);
+      if (p_.pipeline > 1)
+        buckets("gradients of embedding and head", ends, p_.data, p_.tensor, ends_);
+    }
     if (apart)
       buckets("gradients of experts", kHalf * experts, p_.data / p_.experts,
               p_.tensor * p_.experts);
     if (!shared_ends_) return;
     add("gradients", "embedding of the first and last stage", Collective::allreduce, 2,
-        p_.tensor * p_.data * (p_.pipeline - 1), kHalf * parts_.rest, 1);
+        p_.tensor * p_.data * (p_.pipeline - 1), ends / (p_.fsdp ? p_.data : 1), 1);
     calls_.back().groups = p_.tensor * p_.data;
   }
-  void buckets(std::string_view what, double bytes, int group, int stride) {
+  void buckets(std::string_view what, double bytes, int group, int stride, int stages = 0) {
     const double count = std::max(1.0, std::ceil(bytes / kBucket));
-    add("gradients", what, Collective::allreduce, group, stride, bytes / count, count);
+    add("gradients", what, Collective::allreduce, group, stride, bytes / count, count, stages);
   }
 
   const LlmParallelism& p_;
@@ -126,6 +136,7 @@ class LlmStep {
   double activations_;
   double routed_;
   bool moe_;
+  int ends_;  ///< stages that have an embedding or a head
   bool shared_ends_;
   std::vector<LlmCall> calls_;
 };
@@ -240,7 +251,7 @@ double sent_in_step(const LlmCall& call) {
 
 double llm_memory(const LlmModel& model, const LlmParallelism& parallelism) {
   const StageParts parts = parts_of(model, parallelism);
-  const double held = parts.dense() + parts.experts * parts.layers;
+  const double held = (parts.layer + parts.experts) * parts.layers + parts.rest;
   return 16 * held / (parallelism.fsdp ? parallelism.data : 1);
 }
 

@@ -49,7 +49,7 @@ struct LlmParallelism {
   int batch = 1;           ///< sequences of a micro-batch
   int sequence = 2048;     ///< tokens
 
-  [[nodiscard]] int ranks() const { return data * tensor * pipeline; }
+  [[nodiscard]] std::int64_t ranks() const { return std::int64_t{data} * tensor * pipeline; }
 };
 
 /// "tensor=8,pipeline=4,fsdp": `data` is what is left of the ranks where it is not named.
@@ -74,8 +74,8 @@ std::vector<LlmCall> llm_traffic(const LlmModel& model, const LlmParallelism& pa
 /// than they must.
 double sent_in_step(const LlmCall& call);
 
-/// Bytes of weights and gradients (2 each a parameter) and of Adam's state (12) that a rank holds,
-/// without activations.
+/// Bytes of weights and gradients (2 each a parameter) and of Adam's state (12) that a rank of the
+/// first stage holds, without activations.
 double llm_memory(const LlmModel& model, const LlmParallelism& parallelism);
 
 }  // namespace dynamiccl

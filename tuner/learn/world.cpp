@@ -221,14 +221,14 @@ void draw_surroundings(SimJob& job, FastRandom& random) {
   if (random.chance(0.5)) state.interference = random.uniform(0.1, kMaxInterferenceLoss);
 }
 
-/// Paths of NCCL's transports off by what a detector cannot see.
+/// Paths of NCCL's transports off by what a detector cannot see. What interference leaves of the
+/// bandwidth is the machine's links'.
 PathModel draw_path(const SimJob& job, FastRandom& random) {
   PathModel path = nominal_path(job.tier);
   for (TransportModel* transport : {&path.peer, &path.shared, &path.network}) {
     transport->channel_limit *= std::exp(0.6 * random.normal());
     transport->chunk_limit *= std::exp(0.6 * random.normal());
     transport->alpha0_us *= std::exp(0.4 * random.normal());
-    transport->interference = job.state.interference;
   }
   path.helper_gain = random.uniform(1.2, 8);
   path.stride = stride_of(job.state);

@@ -174,7 +174,10 @@ class Searcher {
     set_task(owner.task.state, owner.task.key.task, owner.size, owner.size);
     // Whoever made the task knows what its ways to run encode, and whose calls these are; a regime
     // does not.
-    if (before.nominal_size) owner.task.state.effective_size = before.effective_size;
+    if (before.nominal_size) {
+      owner.task.state.nominal_size = before.nominal_size;
+      owner.task.state.effective_size = before.effective_size;
+    }
     owner.task.state.parallelism = before.parallelism;
     if (is_flat(measured.regime)) discount_hierarchies(owner.task);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/statistics/descriptive.hpp"
+#include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "tuner/simulator/machine_cost.hpp"
 
@@ -152,6 +153,15 @@ std::optional<double> model_time(const MachineModel& machine, const MeasuredCall
   return times.front().us;
 }
 
+/// Two figures are fitted to calls of two sizes or operations that have a model at least.
+bool can_fit(const FittedCalls& calls) {
+  std::set<std::pair<Collective, double>> modelled;
+  for (const MeasuredCall& call : calls)
+    if (!modelled_algorithms(call.collective).empty())
+      modelled.emplace(call.collective, call.bytes);
+  return modelled.size() >= 2;
+}
+
 /// Steps of latency and bandwidth by a factor, smaller and smaller, while the sum of logarithmic
 /// distances falls.
 void fit_first_link(MachineModel& machine, const FittedCalls& calls) {
@@ -216,12 +226,17 @@ void hold_out(MeasuredLibrary& library) {
 }
 
 void fit_links(MachineModel& machine) {
+  if (!can_fit(machine.measured->calls))
+    throw Error(ErrorKind::input,
+                "links have a latency and a bandwidth, which need calls of two sizes or operations "
+                "at least that have a model (`dynamiccl predict MACHINE --operation NAME`), as "
+                "allreduce has; measure further ones, or leave out a --where");
   MachineModel part = machine;
   std::optional<Collective> left_out;
   leave_out(
       *machine.measured, HeldOut::links, [](const MeasuredCall& call) { return call.collective; },
       [&](const FittedCalls& rest, const MeasuredCall& call) -> std::optional<double> {
-        if (rest.empty()) return std::nullopt;
+        if (!can_fit(rest)) return std::nullopt;
         if (left_out != call.collective) fit_first_link(part, rest);
         left_out = call.collective;
         return model_time(part, call);

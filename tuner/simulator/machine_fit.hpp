@@ -28,6 +28,7 @@ void hold_out(MeasuredLibrary& library);
 /// Sets latency and bandwidth of the machine's first link so that the fastest model of each
 /// measured call is nearest to it, and the error of calls whose operation was left out.
 /// @param machine whose ranks are one node's
+/// @throws Error(input) where its calls have fewer than two sizes or operations with a model
 void fit_links(MachineModel& machine);
 
 /// The machine as a file that parse_machine_model() reads.

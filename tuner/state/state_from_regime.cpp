@@ -116,8 +116,6 @@ State state_from_regime(const json& regime, int nodes) {
 
 namespace {
 
-/// What one node means: all pairs of ranks share the tier that is known, and one site is no
-/// federation.
 /// One network input for what sends the same messages.
 Collective counted_as(Collective collective) {
   if (collective == Collective::alltoallv) return Collective::alltoall;
@@ -126,6 +124,8 @@ Collective counted_as(Collective collective) {
   return collective == Collective::barrier ? Collective::allreduce : collective;
 }
 
+/// What one node means: all pairs of ranks share the tier that is known, and one site is no
+/// federation.
 /// @param gpus of all ranks
 void set_placement(State& state, int gpus) {
   state.gpus_total = gpus;

@@ -185,6 +185,8 @@ CellConditions conditions_of(const std::vector<std::string>& words) {
   return where;
 }
 
+constexpr std::int64_t kMostFittedRanks = 1 << 20;  ///< as a machine's file may have
+
 /// One library's calls in one environment: a machine has one of both.
 std::vector<CellFigure> fitted_cells(const PredictArguments& arguments, const Shared& shared) {
   const Reader reader(shared.db);
@@ -194,14 +196,21 @@ std::vector<CellFigure> fitted_cells(const PredictArguments& arguments, const Sh
                               conditions_of(arguments.where));
   std::erase_if(cells, [](const CellFigure& cell) {
     const auto collective = find_named<Collective>(cell.collective);
+    // A barrier has no bytes that a line could go over.
     return cell.ranks < 2 || !collective || *collective == Collective::training ||
-           cell.median_us() <= 0;
+           cell.size_bytes <= 0 || cell.median_us() <= 0;
   });
   if (cells.empty())
     throw Error(ErrorKind::input,
                 fmt::format("--fit {}: no measured collective of several ranks is left; `dynamiccl "
                             "query latency --run {}` lists what the run has",
                             arguments.fit, arguments.fit));
+  for (const CellFigure& cell : cells)
+    if (cell.ranks > kMostFittedRanks)
+      throw Error(ErrorKind::input,
+                  fmt::format("--fit {}: {} ranks of {}, and a machine has {} at most: --where "
+                              "ranks=N takes the cells of another count",
+                              arguments.fit, cell.ranks, cell.collective, kMostFittedRanks));
   for (const std::string& axis : axis_names()) {
     if (axis == "collective" || axis == "size_bytes" || axis == "ranks") continue;
     std::set<std::string> values;
@@ -318,6 +327,15 @@ void print_traffic(const PredictArguments& arguments, const Shared& shared) {
       render_table(table, OutputFormat::text, traffic_columns(), stdout_columns()), total_us / 1e6);
 }
 
+/// The list of machines answers none of these.
+void refuse_without_machine(const std::vector<const CLI::Option*>& options) {
+  for (const CLI::Option* option : options)
+    if (option->count() > 0)
+      throw Error(ErrorKind::input, fmt::format("{}: of which MACHINE? `dynamiccl predict` lists "
+                                                "those that come with the program",
+                                                option->get_name()));
+}
+
 void list_machines(const Shared& shared) {
   const std::string folder = data_path("profiles/machines");
   nlohmann::json list = nlohmann::json::array();
@@ -344,21 +362,29 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
   auto* machine = verb->add_option(
       "MACHINE", arguments->machine,
       "name or file (.toml) of a machine; without it, those that come with the program");
-  verb->add_option("--operation", arguments->operation, "collective (allreduce)");
-  verb->add_option("--bytes", arguments->sizes, "sizes of the whole buffer (1MiB)")->delimiter(',');
-  verb->add_option("--ranks", arguments->ranks, "so many of the machine's (all)")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--set", arguments->overrides, "another value of a key of the file: nodes=64");
+  auto* operation = verb->add_option("--operation", arguments->operation, "collective (allreduce)");
+  auto* sizes = verb->add_option("--bytes", arguments->sizes, "sizes of the whole buffer (1MiB)")
+                    ->delimiter(',');
+  auto* ranks = verb->add_option("--ranks", arguments->ranks, "so many of the machine's (all)")
+                    ->check(CLI::PositiveNumber);
+  auto* set = verb->add_option("--set", arguments->overrides,
+                               "another value of a key of the file: nodes=64");
   auto* smpi = verb->add_flag("--smpi", arguments->smpi,
                               "next to the models what SimGrid's SMPI simulates of the same file");
   auto* fit = verb->add_option("--fit", arguments->fit,
                                "print the file of a machine as a stored run measured it")
                   ->excludes(machine)
+                  ->excludes(operation)
+                  ->excludes(sizes)
+                  ->excludes(ranks)
+                  ->excludes(set)
                   ->excludes(smpi);
   verb->add_option("--where", arguments->where, "of its cells, COLUMN=VALUE must hold")->needs(fit);
   add_db_option(*verb, shared);
   auto* traffic = verb->add_option("--traffic", arguments->traffic,
                                    "the calls of one training step of a language model: llama-7b")
+                      ->excludes(operation)
+                      ->excludes(sizes)
                       ->excludes(smpi)
                       ->excludes(fit);
   verb->add_option("--parallel", arguments->parallel,
@@ -375,10 +401,14 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl predict --fit last --where backend=nccl > mine.toml\n"
       "  dynamiccl predict gpus-100k --ranks 64 --traffic llama-7b --parallel tensor=8,fsdp\n"
       "Nothing is measured or stored. docs/machines.md says what the models count.");
-  verb->callback([arguments, &shared] {
+  const std::vector<const CLI::Option*> of_machine{operation, sizes, ranks, set, smpi, traffic};
+  verb->callback([arguments, of_machine, &shared] {
     if (arguments->sizes.empty()) arguments->sizes = {"1MiB"};
     if (!arguments->fit.empty()) return print_fitted(*arguments, shared);
-    if (arguments->machine.empty()) return list_machines(shared);
+    if (arguments->machine.empty()) {
+      refuse_without_machine(of_machine);
+      return list_machines(shared);
+    }
     if (!arguments->traffic.empty()) return print_traffic(*arguments, shared);
     print_prediction(*arguments, shared);
   });

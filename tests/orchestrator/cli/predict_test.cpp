@@ -34,6 +34,22 @@ TEST_CASE("predict lists the machines, and says what it cannot do") {
         std::string::npos);
   CHECK(refused({"--operation", "training"}).find("has no model") != std::string::npos);
   CHECK(refused({"--set", "nodes=many"}).find("nodes") != std::string::npos);
+  // What the list of machines or a model's traffic would leave out of account is no input.
+  const std::vector<std::vector<std::string>> of_machine{
+      {"--traffic", "llama-7b"}, {"--bytes", "1KiB"},  {"--operation", "broadcast"},
+      {"--ranks", "2"},          {"--set", "nodes=2"}, {"--smpi"}};
+  for (std::vector<std::string> option : of_machine) {
+    INFO(option[0]);
+    const std::string name = option[0];
+    option.insert(option.begin(), "predict");
+    const auto result = run(option);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(name + ": of which MACHINE?") != std::string::npos);
+  }
+  CHECK(refused({"--traffic", "llama-7b", "--bytes", "1KiB"}).find("--bytes excludes --traffic") !=
+        std::string::npos);
+  CHECK(refused({"--traffic", "llama-7b", "--operation", "broadcast"})
+            .find("--operation excludes --traffic") != std::string::npos);
 }
 
 TEST_CASE("predict sets what SMPI simulates next to the models", "[A-14]") {
@@ -93,7 +109,7 @@ TEST_CASE("a machine's file is made of a stored run, and says how far off it is"
   {
     Store store(db);
     const auto plan = testing::make_plan("0f1e2d3c", {"bare-metal"}, {"allreduce", "allgather"},
-                                         {1024, 4096, 65536, 1048576}, 4);
+                                         {0, 1024, 4096, 65536, 1048576}, 4);
     store.begin_run(plan.run, plan.groups, plan.cells);
     testing::store_launch(store, plan, plan.groups[0], 0, [](const CellInfo& cell, int, int) {
       return 10.0 + static_cast<double>(cell.size_bytes) / 100;
@@ -102,6 +118,7 @@ TEST_CASE("a machine's file is made of a stored run, and says how far off it is"
   const auto fitted = run({"predict", "--fit", "last", "--db", db});
   INFO(fitted.err);
   REQUIRE(fitted.exit_code == 0);
+  CHECK(fitted.out.find("size = 0") == std::string::npos);
   const auto file = folder.file("mine.toml", fitted.out);
   const auto result = run({"predict", file, "--bytes", "16KiB", "--json"});
   INFO(result.err);
@@ -124,6 +141,15 @@ TEST_CASE("a machine's file is made of a stored run, and says how far off it is"
             .find("no measured collective of several ranks is left") != std::string::npos);
   CHECK(refused({"--fit", "last", "--json"}).find("leave out --json") != std::string::npos);
   CHECK(refused({"gpus-100k", "--fit", "last"}).find("--fit") != std::string::npos);
+  const std::vector<std::pair<std::string, std::string>> ignored{
+      {"--ranks", "2"}, {"--set", "nodes=2"}, {"--bytes", "1KiB"}, {"--operation", "broadcast"}};
+  for (const auto& [option, value] : ignored)
+    CHECK(refused({"--fit", "last", option, value}).find(option + " excludes --fit") !=
+          std::string::npos);
+  CHECK(refused({"--fit", "last", "--where", "collective=allreduce", "--where", "size_bytes=1024"})
+            .find("two sizes or operations") != std::string::npos);
+  SQLite::Database(db, SQLite::OPEN_READWRITE).exec("UPDATE plan_group SET ranks = 4294967300");
+  CHECK(refused({"--fit", "last"}).find("and a machine has 1048576 at most") != std::string::npos);
 }
 
 TEST_CASE("predict lists the calls of a language model's step, and whether it fits",

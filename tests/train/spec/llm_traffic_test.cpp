@@ -76,7 +76,7 @@ TEST_CASE("fully sharded and tensor-parallel steps make the calls of their frame
 
 TEST_CASE("groups of three kinds of parallelism share the ranks out", "[F-19][F-24][C-24][D-103]") {
   const auto calls = calls_of("gpt3-175b", "tensor=8,pipeline=12,micro_batches=4", 192);
-  const double stage = 2 * llm_named("gpt3-175b").parameters() / 12;
+  const LlmModel& model = llm_named("gpt3-175b");
   bool between = false;
   bool ends = false;
   for (const LlmCall& call : calls) {
@@ -90,10 +90,9 @@ TEST_CASE("groups of three kinds of parallelism share the ranks out", "[F-19][F-
     } else if (call.what == "gradients") {
       CHECK(call.group == 2);
       CHECK(call.stride == 8);
-      // An eighth of what a stage has; the first one has the embedding, too.
-      const double bytes = call.bytes * static_cast<double>(call.count);
-      CHECK(bytes > stage / 8);
-      CHECK(bytes < stage / 8 * 1.1);
+      // An eighth of what the layers of a stage have.
+      CHECK_THAT(call.bytes * static_cast<double>(call.count),
+                 WithinRel(2 * model.layer() * 96 / 12 / 8));
     } else if (call.stride == 16 * 11) {
       ends = true;
       CHECK(call.groups == 16);
@@ -105,6 +104,39 @@ TEST_CASE("groups of three kinds of parallelism share the ranks out", "[F-19][F-
   const auto routed = calls_of("mixtral-8x7b", "experts=8", 16);
   CHECK(count_of(routed, Collective::alltoall) == 4 * 32);
   CHECK(routed.front().bytes == 2.0 * 2 * 2048 * 4096);
+}
+
+TEST_CASE("embedding and head are the first and the last stage's", "[F-19][F-24][F-26]") {
+  const LlmModel& model = llm_named("llama-7b");
+  // A layer has 4 h^2 + 2 h + 3 h w; either end 32000 h and half of the last norm.
+  const double layer = 202'383'360;
+  const double end = 131'074'048;
+  const double all = 32 * layer + 2 * end;
+  for (const int stages : {2, 32}) {
+    INFO(stages);
+    const std::string parallel = "pipeline=" + std::to_string(stages);
+    const auto calls = calls_of("llama-7b", parallel.c_str(), 2 * stages);
+    double first = 0;
+    for (const LlmCall& call : calls)
+      if (call.collective == Collective::allreduce)
+        first += call.bytes * static_cast<double>(call.count);
+    CHECK_THAT(first, WithinRel(2 * (32 / stages * layer + end)));
+    // Both ranks of a pair send as many bytes as there are of all stages.
+    CHECK_THAT(sent(calls, Collective::allreduce), WithinRel(2 * 2 * all));
+    const auto sharded = calls_of("llama-7b", (parallel + ",fsdp").c_str(), 2 * stages);
+    CHECK_THAT(sent(sharded, Collective::reduce_scatter), WithinRel(2 * all));
+    CHECK_THAT(llm_memory(model, parse_parallelism(parallel, model, 2 * stages)),
+               WithinRel(16 * (32 / stages * layer + end)));
+  }
+  // Tokens are embedded by the first stage alone.
+  for (const LlmCall& call : calls_of("llama-7b", "tensor=4,pipeline=8", 64))
+    if (call.what == "embedded tokens") CHECK(call.groups == 2);
+  // One matrix for both ends is on both; of a sharded one each rank sums its part.
+  const LlmModel& tied = llm_named("gpt3-175b");
+  const auto shared = calls_of("gpt3-175b", "pipeline=12,fsdp", 48);
+  CHECK_THAT(shared.back().bytes, WithinRel(2 * tied.rest() / 4));
+  CHECK_THAT(sent(shared, Collective::reduce_scatter),
+             WithinRel(3 * 2 * (tied.parameters() + tied.rest())));
 }
 
 TEST_CASE("the survey's examples come out", "[F-21][F-22][F-26]") {
@@ -137,6 +169,10 @@ TEST_CASE("parallelism that does not fit is refused in words") {
   refused("data=3", "are 3 ranks, and the machine or --ranks says 8");
   refused("experts=2", "llama-7b has none");
   refused("tensor", "unknown; ");
+  // 2^32 more than there are.
+  const LlmModel& large = llm_named("survey-1.3t");
+  CHECK_THROWS_MATCHES(parse_parallelism("data=262145,tensor=128,pipeline=128", large, 16384),
+                       Error, MessageMatches(ContainsSubstring("are 4294983680 ranks")));
   refused("sequence=0", "whole number from 1");
   refused("sharded", "unknown; ");
   CHECK_THROWS_MATCHES(llm_named("llama-8b"), Error, MessageMatches(ContainsSubstring("llama-7b")));
