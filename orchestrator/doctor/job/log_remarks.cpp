@@ -26,15 +26,18 @@ struct Sign {
   const char* fix;
 };
 
+constexpr const char* kShmFix =
+    "--shm-size=1g (docker, podman), shm_size: 1g (compose), an emptyDir with medium: Memory at "
+    "/dev/shm (pod); ls -l /dev/shm/nccl-* shows what dead jobs left";
+constexpr const char* kMemlockFix =
+    "--ulimit memlock=-1 (docker), LimitMEMLOCK=infinity in slurmd's unit, ulimit -l unlimited";
+
 // Of NCCL 2.10 to 2.28, in the words of init.cc, transport/, misc/ and plugin/.
 constexpr std::array kSigns{
     Sign{"posix_fallocate failed", "", "shm-full", "/dev/shm has no room for NCCL's segments",
-         "--shm-size=1g (docker, podman), shm_size: 1g (compose), an emptyDir with medium: Memory "
-         "at /dev/shm (pod); ls -l /dev/shm/nccl-* shows what dead jobs left"},
+         kShmFix},
     Sign{"while creating shared memory segment", "/dev/shm/nccl-", "shm-full",
-         "/dev/shm has no room for NCCL's segments",
-         "--shm-size=1g (docker, podman), shm_size: 1g (compose), an emptyDir with medium: Memory "
-         "at /dev/shm (pod); ls -l /dev/shm/nccl-* shows what dead jobs left"},
+         "/dev/shm has no room for NCCL's segments", kShmFix},
     Sign{"no socket interface found", "", "no-interface", "no interface is left for NCCL's sockets",
          "NCCL_SOCKET_IFNAME: \"=eth0\" is that one alone, \"eth\" all that begin so, \"^docker\" "
          "all others; it must be there in every container (ip -br link)"},
@@ -54,13 +57,9 @@ constexpr std::array kSigns{
          "nvidia-smi topo -p2p r names why; on bare metal switch ACS off in the PCI bridges or "
          "pass iommu=pt to the kernel (NCCL's guide, PCI access control services)"},
     Sign{"ibv_reg_mr", "annot allocate memory", "memlock",
-         "RDMA may not lock the memory that it needs",
-         "--ulimit memlock=-1 (docker), LimitMEMLOCK=infinity in slurmd's unit, ulimit -l "
-         "unlimited"},
+         "RDMA may not lock the memory that it needs", kMemlockFix},
     Sign{"ibv_create_", "annot allocate memory", "memlock",
-         "RDMA may not lock the memory that it needs",
-         "--ulimit memlock=-1 (docker), LimitMEMLOCK=infinity in slurmd's unit, ulimit -l "
-         "unlimited"},
+         "RDMA may not lock the memory that it needs", kMemlockFix},
     Sign{"Duplicate GPU detected", "", "one-gpu", "two ranks were given one GPU",
          "CUDA_VISIBLE_DEVICES or torch.cuda.set_device by the local rank; NCCL takes one rank of "
          "a GPU"},
