@@ -86,6 +86,26 @@ void add_findings(Gate& gate) {
       gate.findings.push_back({"failed", group.what + ": " + group.reason});
 }
 
+/// Whether the second look says anything of a cell: one that was timed otherwise clears nothing.
+bool seen_again(const Gate& second, const CellFigure& figure) {
+  return std::ranges::any_of(second.comparison.cells, [&](const ComparedCell& cell) {
+    return key_of(cell.b) == key_of(figure) &&
+           (cell.fails_in_b() || time_ratio(cell.b, cell.a).interval);
+  });
+}
+
+/// The second look, and what to say of cells that it does not judge. Where all were timed
+/// otherwise, as batches are sized by each run for itself, it is empty.
+std::pair<Gate, std::string> looked_again(ComparisonSide reference, ComparisonSide again,
+                                          const ComparisonOptions& options) {
+  try {
+    return {first_look(std::move(reference), std::move(again), options), "it was timed otherwise"};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    return {Gate{}, join(split(error.what(), '\n'), " ")};
+  }
+}
+
 }  // namespace
 
 Verdict Gate::verdict() const {
@@ -123,12 +143,18 @@ Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOp
 
 Gate second_look(Gate first, ComparisonSide reference, ComparisonSide again,
                  const ComparisonOptions& options) {
-  Gate second = first_look(std::move(reference), std::move(again), options);
+  const auto [second, reason] = looked_again(std::move(reference), std::move(again), options);
   const auto tripped = [](const Gate& gate, const CellFigure& figure) {
     return std::ranges::find(gate.tripped, key_of(figure)) != gate.tripped.end();
   };
+  std::vector<GateFinding> unseen;
   for (auto& cell : first.comparison.cells) {
     if (!tripped(first, cell.b) || tripped(second, cell.b)) continue;
+    if (!seen_again(second, cell.b)) {
+      unseen.push_back({cell.verdict == Verdict::slower ? "slower" : "failed",
+                        change_text(cell) + "; not judged again: " + reason});
+      continue;
+    }
     cell.verdict = Verdict::same;
     cell.failures_b.clear();
     cell.note = "was slower or failed, and did not when it was measured again";
@@ -138,11 +164,12 @@ Gate second_look(Gate first, ComparisonSide reference, ComparisonSide again,
     if (finding.what != "slower" && finding.what != "failed") kept.push_back(std::move(finding));
   first.findings.clear();
   for (const auto& cell : first.comparison.cells)
-    if (tripped(first, cell.b) && !tripped(second, cell.b))
+    if (tripped(first, cell.b) && !tripped(second, cell.b) && seen_again(second, cell.b))
       first.findings.push_back({"cleared", cell_words(cell.b) + ": " + cell.note});
-  for (auto& finding : second.findings)
+  for (const auto& finding : second.findings)
     if (finding.what == "slower" || finding.what == "failed")
       first.findings.push_back({finding.what, finding.text + "; measured twice"});
+  std::ranges::move(unseen, std::back_inserter(first.findings));
   // What was never measured at all has no second look.
   for (const auto& group : missing_groups(first.comparison.missing))
     if (group.missing_in == "B")

@@ -84,6 +84,31 @@ TEST_CASE("a gate fails on what is slower twice, and says it in a line") {
   CHECK(cleared.findings[0].what == "cleared");
 }
 
+TEST_CASE("a second look that was timed otherwise clears nothing") {
+  std::mt19937_64 random(3);
+  auto reference = drawn("reference", random, 1);
+  for (auto& figure : reference.figures) figure.cadences = {"batched"};
+  auto now = drawn("now", random, 2);
+  for (auto& figure : now.figures) figure.cadences = {"batched"};
+  const Gate first = first_look(reference, now, gate_options());
+  REQUIRE(first.tripped.size() >= 1);
+  auto again = drawn("again", random, 2);
+  const auto slow = [](const Gate& gate) {
+    return std::ranges::count_if(gate.findings, [](const auto& one) {
+      return one.what == "slower" && one.text.find("not judged again") != std::string::npos;
+    });
+  };
+  for (auto& figure : again.figures) figure.cadences = {"isolated"};
+  const Gate none_alike = second_look(first, reference, again, gate_options());
+  CHECK(none_alike.verdict() == Verdict::slower);
+  CHECK(slow(none_alike) == static_cast<std::ptrdiff_t>(first.tripped.size()));
+  for (auto& figure : again.figures)
+    if (figure.size_bytes != 1024 << 7) figure.cadences = {"batched"};
+  const Gate one_unlike = second_look(first, reference, again, gate_options());
+  CHECK(one_unlike.verdict() == Verdict::slower);
+  CHECK(slow(one_unlike) == 1);
+}
+
 TEST_CASE("a regime without a reference is said and fails nothing") {
   std::mt19937_64 random(1);
   auto reference = drawn("reference", random, 1);
