@@ -6,6 +6,7 @@
 
 #include "benchmarks/transport_fit.hpp"
 #include "tuner/learn/world.hpp"
+#include "tuner/simulator/machine_cost.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/state/published_scaling.hpp"
@@ -282,11 +283,6 @@ TEST_CASE("what a simulated job is and where it runs moves which setting is best
               return overlapped(job) && job.state.sync == SyncMode::bsp && *job.state.c2c_ratio > 1;
             },
             [](SimJob& job) { job.state.local_steps = 32; }) > 5);
-  CHECK(moved(catalog, any, [](SimJob& job) {
-          job.state.parallelism = job.state.parallelism == ParallelismMode::three_d
-                                      ? ParallelismMode::dp
-                                      : ParallelismMode::three_d;
-        }) > 5);
   CHECK(moved(catalog, any,
               [](SimJob& job) { job.state.cross_container = !*job.state.cross_container; }) > 5);
   CHECK(moved(catalog, any, [](SimJob& job) {
@@ -318,29 +314,99 @@ TEST_CASE("interference takes no more bandwidth than it says, of GPUs as of CPUs
   }
 }
 
-TEST_CASE("the shape of a simulated network moves which setting is best", "[E-184]") {
-  const SimCatalog catalog;
-  // The same job over networks that differ in nothing but the draw of machine and links.
-  FastRandom random(3);
-  std::set<MachineShape> shapes;
-  int moved = 0;
-  for (int found = 0; found < 20;) {
-    SimJob job = draw_job(catalog, CurriculumStage::third, random);
-    if (job.tier != 3 || job.space->context.ranks < 16) continue;
-    ++found;
-    std::set<std::ptrdiff_t> best;
-    for (int draw = 0; draw < 4; ++draw) {
-      const SimPlace place = make_place(job, {0, 0, 0, 0, 0, 0}, random);
-      shapes.insert(place.machine.shape);
-      for (const SimCell& cell : place.cells)
-        if (cell.search.task.key.task.bin.log2 >= 20)
-          best.insert(std::min_element(cell.log_us.begin(), cell.log_us.end()) -
-                      cell.log_us.begin());
-    }
-    moved += best.size() > 1 ? 1 : 0;
+namespace {
+
+/// The fastest arm of each size on a machine, by the models alone: nothing is drawn.
+std::vector<std::size_t> fastest_arms(const SimSpace& space, const MachineModel& machine,
+                                      int stride) {
+  MachineCost cost(machine, machine.ranks());
+  PathModel path = nominal_path(3);
+  path.machine = &cost;
+  path.stride = stride;
+  std::vector<std::size_t> fastest;
+  for (int log2 = 10; log2 <= 26; log2 += 2) {
+    const auto costs = space.model.costs(std::exp2(log2), path, "ring");
+    const auto least = std::min_element(costs.begin(), costs.end(),
+                                        [](const auto& a, const auto& b) { return a.us < b.us; });
+    fastest.push_back(static_cast<std::size_t>(least - costs.begin()));
   }
-  CHECK(shapes.size() == 5);
-  CHECK(moved > 5);
+  return fastest;
+}
+
+const SimSpace& space_of(const SimCatalog& catalog, Backend backend, int ranks) {
+  return *std::find_if(catalog.spaces().begin(), catalog.spaces().end(), [&](const auto& space) {
+    return space.context.backend == backend && space.context.ranks == ranks &&
+           space.context.collective == Collective::allreduce && !space.context.peer_to_peer;
+  });
+}
+
+MachineModel machine_of(MachineShape shape, std::vector<int> counts, int ranks_per_node) {
+  MachineModel machine;
+  machine.nodes = 64;
+  machine.ranks_per_node = ranks_per_node;
+  for (const int tier : {1, 3, 4}) {
+    const LinkParameters link = tier_cost(tier, 0.5);
+    machine.links[tier == 1 ? 0 : static_cast<std::size_t>(tier - 2)].classes = {
+        {0, link.alpha_us, 1 / link.beta_us_per_byte}};
+  }
+  machine.shape = shape;
+  machine.counts = std::move(counts);
+  if (shape == MachineShape::fat_tree) machine.up = machine.cables = {1, 1};
+  return machine;
+}
+
+}  // namespace
+
+TEST_CASE("the shape of a network and a group's place in it alone move which setting is best",
+          "[E-182][E-183][E-184]") {
+  const SimCatalog catalog;
+  using enum MachineShape;
+  const SimSpace& space = space_of(catalog, Backend::openmpi, 64);
+  const auto star_best = fastest_arms(space, machine_of(star, {}, 1), 1);
+  CHECK(star_best == fastest_arms(space, machine_of(star, {}, 1), 1));
+  CHECK(star_best != fastest_arms(space, machine_of(fat_tree, {8, 8}, 1), 1));
+  CHECK(star_best != fastest_arms(space, machine_of(torus, {8, 8}, 1), 1));
+  CHECK(star_best != fastest_arms(space, machine_of(cross_site, {2}, 1), 1));
+  // A group of every fourth rank, as a job in three dimensions has them, shares no node.
+  const MachineModel dense = machine_of(fat_tree, {8, 8}, 4);
+  CHECK(fastest_arms(space, dense, 1) != fastest_arms(space, dense, 4));
+}
+
+TEST_CASE("sockets carry no more than their link, and helpers matter only below it", "[E-190]") {
+  const SimCatalog catalog;
+  const SimSpace& space = space_of(catalog, Backend::nccl, 8);
+  MachineModel machine = machine_of(MachineShape::star, {}, 1);
+  const double bytes = 1 << 26;
+  const auto fastest_us = [&](double bytes_per_us, double helper_gain) {
+    machine.links[1].classes = {{0, 1, bytes_per_us}};
+    MachineCost cost(machine, 8);
+    PathModel path = nominal_path(3);
+    path.helper_gain = helper_gain;
+    path.machine = &cost;
+    double least = 1e300;
+    for (const ArmCost& one : space.model.costs(bytes, path, "ring"))
+      least = std::min(least, one.us);
+    return least;
+  };
+  CHECK(fastest_us(100, 8) >= 2 * 7.0 / 8 * bytes / 100);
+  CHECK(fastest_us(100, 8) == fastest_us(100, 2));
+  CHECK(fastest_us(1e5, 8) < 0.7 * fastest_us(1e5, 2));
+  CHECK(fastest_us(1e5, 8) == fastest_us(1e6, 8));
+}
+
+TEST_CASE("cells of simulated jobs say over how many nodes the group lies", "[E-181]") {
+  const SimCatalog catalog;
+  FastRandom random(11);
+  int several = 0;
+  for (int i = 0; i < 60; ++i) {
+    const SimPlace place = draw_place(catalog, CurriculumStage::third, random);
+    const int nodes = place.cells.front().search.nodes;
+    CHECK(nodes == std::min(place.job.space->context.ranks, place.machine.nodes));
+    CHECK(place.cells.front().search.task.state.nodes == nodes);
+    CHECK((nodes > 1) == (place.job.tier > 1));
+    several += nodes > 1 ? 1 : 0;
+  }
+  CHECK(several > 20);
 }
 
 TEST_CASE("simulated places repeat with the seed, and only settings other than the default fail",

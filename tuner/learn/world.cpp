@@ -313,21 +313,21 @@ void make_truth(const SimJob& job, const PathModel& path, const Strays& strays, 
   cell.best_log_us = *std::min_element(cell.log_us.begin(), cell.log_us.end());
 }
 
-SimCell make_cell(const SimJob& job, double log2_size) {
+SimCell make_cell(const SimJob& job, const MachineModel& machine, double log2_size) {
   const SpaceContext& context = job.space->context;
   const Bytes nominal{std::uint64_t{1} << static_cast<int>(log2_size)};
   const double wire = job.state.wire_fraction.value_or(1);
   SimCell cell;
   cell.search.size =
       Bytes{static_cast<std::uint64_t>(std::max(4.0, static_cast<double>(nominal.count()) * wire))};
-  cell.search.nodes = context.nodes;
+  cell.search.nodes = std::min(context.ranks, machine.nodes);
   Task& task = cell.search.task;
   task.space = job.space->space;
   task.key = {"simulated",
               {.collective = context.collective,
                .bin = SizeBin::of(cell.search.size),
                .group_size = context.ranks,
-               .nodes = context.nodes,
+               .nodes = cell.search.nodes,
                .architecture = context.architecture,
                .backend = context.backend}};
   task.state = job.lone ? lone_call(job.state) : job.state;
@@ -446,7 +446,7 @@ SimPlace make_place(const SimJob& job, const WorldSpread& spread, FastRandom& ra
   while (sizes.size() < kCells) sizes.insert(10 + static_cast<int>(random.below(17)));
   std::set<SizeBin> bins;
   for (const int size : sizes) {
-    SimCell cell = make_cell(place.job, size);
+    SimCell cell = make_cell(place.job, place.machine, size);
     if (!bins.insert(cell.search.task.key.task.bin).second) continue;
     make_truth(place.job, path, strays, size, cell);
     place.cells.push_back(std::move(cell));

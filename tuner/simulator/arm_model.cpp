@@ -136,10 +136,8 @@ ArmCost ArmModel::nccl_cost(const Arm& arm, double bytes, const PathModel& path)
     alpha *= 1 + 0.01 * knobs.channels;
   }
   const double busy = std::min(1.0, knobs.channels / kAllChannels);
-  if (path.machine == nullptr) {
-    const CollectiveWork work = device_work(arm.algorithm, {collective_, ranks_, bytes});
-    return {work.rounds * alpha + work.volume / bandwidth, busy};
-  }
+  const CollectiveWork work = device_work(arm.algorithm, {collective_, ranks_, bytes});
+  if (path.machine == nullptr) return {work.rounds * alpha + work.volume / bandwidth, busy};
   // A server on GPUs is the library's reduce and broadcast.
   std::vector<Phase> phases;
   const bool in = collective_ == Collective::push || collective_ == Collective::push_pull;
@@ -148,8 +146,11 @@ ArmCost ArmModel::nccl_cost(const Arm& arm, double bytes, const PathModel& path)
   if (out) phases.push_back({arm.algorithm, Collective::broadcast, ranks_, path.stride, bytes});
   if (phases.empty()) phases.push_back({arm.algorithm, collective_, ranks_, path.stride, bytes});
   const PredictedTime time = path.machine->of("", phases);
-  const double whole = peers_ ? path.peer.beta0_max : path.network.beta0_max;
-  return {time.start_up_us * alpha / path.link.alpha_us + time.bytes_us * whole / bandwidth, busy};
+  // Bytes go through sockets and over links at the same time, and the slower of both decides.
+  const double bytes_us =
+      network ? std::max(time.bytes_us, work.volume / bandwidth)
+              : time.bytes_us * (peers_ ? path.peer : path.shared).beta0_max / bandwidth;
+  return {time.start_up_us * alpha / path.link.alpha_us + bytes_us, busy};
 }
 
 std::string_view ArmModel::library_choice(double bytes, const PathModel& path) const {
