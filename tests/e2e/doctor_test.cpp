@@ -204,6 +204,27 @@ TEST_CASE("Open MPI on docker0 is found, fixed and proved: before, no launch end
   CHECK(proof["after"]["launches"] == 3);
 }
 
+TEST_CASE("ranks dealt to containers in turn are found, renumbered and proved with Open MPI",
+          "[long]") {
+  need(load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"}).at("cross-docker-300mbit"));
+  const Program program;
+  const auto result =
+      program.run({"doctor", "--profile", case_file("dealt-ranks"), "--ranks", "4", "--backend",
+                   "openmpi", "--prove", "--cause", "dealt-ranks", "--launches", "6", "--json"});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 4);
+  const auto environment = json::parse(result.out)["environments"].at(0);
+  if (const auto& unjudged = environment["backends"].at(0)["unjudged"]; unjudged.is_string())
+    SKIP(unjudged.get<std::string>());
+  const auto proof = proof_of(environment, "dealt-ranks");
+  CHECK(proof["before"]["launches"] == 6);
+  CHECK(proof["after"]["launches"] == 6);
+  CHECK(program.processes().empty());
+  if (proof["verdict"] != "FASTER" && was_disturbed(proof))
+    SKIP("other work took this machine's cores: " << proof.dump());
+  check_faster(proof);
+}
+
 TEST_CASE("a /dev/shm of 1 MiB is found, fixed and proved with Open MPI") {
   const Program program;
   const auto proof = clear_proof(program, "single-docker-small-shm", "openmpi", "small-shm");

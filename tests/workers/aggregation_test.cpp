@@ -338,6 +338,47 @@ TEST_CASE("datagrams of strangers, of no sense and of any length change no sum",
   CHECK(right == 100);
 }
 
+TEST_CASE("who knows the key takes no rank's place once its first chunk is there", "[safety]") {
+  Program program(2);
+  std::atomic<int> met = 0;
+  std::atomic<bool> end = false;
+  std::thread stranger([&] {
+    const int out = socket(AF_INET, SOCK_DGRAM, 0);
+    const sockaddr_in to = local(program.port);
+    while (met < 2) std::this_thread::yield();
+    // Each chunk that is to come, with numbers of its own, and that it be answered instead.
+    for (std::uint64_t sequence = 1; !end; sequence = sequence % 400 + 1)
+      for (const auto kind : {AggregationKind::sum, AggregationKind::hello})
+        for (std::uint16_t rank = 0; rank < 2; ++rank) {
+          AggregationPacket packet{{0xabcd, sequence, rank, kind, kChunkElements}, {}};
+          packet.values.fill(1000);
+          if (kind == AggregationKind::hello) packet.header.sequence = kAggregationSlots;
+          sendto(out, &packet, packet_bytes(packet.header), 0,
+                 reinterpret_cast<const sockaddr*>(&to), sizeof to);
+        }
+    close(out);
+  });
+  std::atomic<int> right = 0;
+  const auto thrown = on_ranks(
+      2, [&](int) { return at(program.port); },
+      [&](int rank, AggregationLink& link) {
+        std::int32_t first = 1;
+        link.allreduce(&first, &first, 1, DataType::int32);
+        ++met;
+        for (int i = 0; i < 100; ++i) {
+          // One after the other, so that the stranger's chunk is there before the rank's.
+          if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          std::vector<std::int32_t> values(4 * kChunkElements, i);
+          link.allreduce(values.data(), values.data(), values.size(), DataType::int32);
+          right += values == std::vector<std::int32_t>(values.size(), 2 * i) ? 1 : 0;
+        }
+      });
+  end = true;
+  stranger.join();
+  CHECK(thrown == std::vector<std::string>(2));
+  CHECK(right == 200);
+}
+
 TEST_CASE("an aggregator ends when whoever started it is gone") {
   Program program(2);
   close(std::exchange(program.held, -1));

@@ -47,12 +47,16 @@ class Aggregator {
   void take(const AggregationPacket& packet, const sockaddr_in& from) {
     const std::size_t rank = packet.header.rank;
     if (packet.header.key != key_ || rank >= of_rank_.size()) return;
-    const bool meets = packet.header.kind == AggregationKind::hello;
-    // With other slots than ours it would take some that others still wait for.
-    if (meets && packet.header.sequence != kAggregationSlots) return;
-    of_rank_[rank] = from;
+    if (packet.header.kind == AggregationKind::hello) {
+      meet(packet, from);
+      return;
+    }
+    // A rank has one socket: what its first chunk came from. A hello may go several ways there.
+    sockaddr_in& known = of_rank_[rank];
+    if (known.sin_port == 0) known = from;
+    if (known.sin_port != from.sin_port || known.sin_addr.s_addr != from.sin_addr.s_addr) return;
     const AggregationPacket* sum = &packet;
-    const auto then = meets ? AggregationPool::Then::tell_one : pool_.take(packet, sum);
+    const auto then = pool_.take(packet, sum);
     if (then == AggregationPool::Then::tell_all)
       for (const sockaddr_in& to : of_rank_) datagrams_.add(*sum, &to);
     if (then == AggregationPool::Then::tell_waits) {
@@ -63,14 +67,21 @@ class Aggregator {
     } else if (then != AggregationPool::Then::tell_one) {
       return;
     }
-    datagrams_.add(*sum, &of_rank_[rank]);
+    datagrams_.add(*sum, &known);
     // Asked for twice: the others may be past it, and what comes next takes its slot.
+    datagrams_.flush();
+  }
+
+  void meet(const AggregationPacket& packet, const sockaddr_in& from) {
+    // With other slots than ours it would take some that others still wait for.
+    if (packet.header.sequence != kAggregationSlots) return;
+    datagrams_.add(packet, &from);
     datagrams_.flush();
   }
 
   std::uint64_t key_;
   AggregationPool pool_;
-  std::vector<sockaddr_in> of_rank_;
+  std::vector<sockaddr_in> of_rank_;  ///< port 0: no chunk of it has come
   AggregationPacket waits_{};
   Datagrams datagrams_;
 };
