@@ -52,8 +52,17 @@ void fail_check(CellRecord& record, std::string reason) {
   record.reason = std::move(reason);
 }
 
+void note_unlike(Communicator& comm, std::uint64_t checked, std::uint64_t unlike,
+                 const std::string& what, CellRecord& record) {
+  record.checked += checked;
+  record.wrong += unlike;
+  if (const double all = sum_over_ranks(comm, {static_cast<double>(unlike)})[0]; all > 0)
+    fail_check(record, fmt::format("{:.0f} weights {}", all, what));
+}
+
 namespace {
 
+constexpr const char* kAlike = "are not the same bits on all workers";
 constexpr const char* kDiverged =
     "training diverged: {}; take a smaller learning_rate, rate_warmup or another codec";
 
@@ -247,14 +256,9 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
                                    name_of(spec.synchronisation),
                                    broken > 0 ? checked.broken : "another worker says how"));
   if (agreement_of(spec.method, spec.synchronisation) == WeightAgreement::never) return;
-  const std::uint64_t unlike =
-      unlike_first(comm, plan.first_worker(), plan.elements(), checked.shared);
-  record.checked += checked.shared.size();
-  record.wrong += unlike;
-  if (const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0]; apart > 0)
-    fail_check(record,
-               fmt::format("after {} rounds {:.0f} weights are not the same bits on all workers",
-                           spec.oracle, apart));
+  note_unlike(comm, checked.shared.size(),
+              unlike_first(comm, plan.first_worker(), plan.elements(), checked.shared),
+              fmt::format("{} after {} rounds", kAlike, spec.oracle), record);
 }
 
 namespace {
@@ -314,14 +318,9 @@ void check_coded(Communicator& comm, const ExchangePlan& plan, const TrainingSpe
   const auto& [trained, expected, tolerance] = rounds;
   compare_weights(comm, "the workers' replay in one process", steps, trained, expected, record,
                   tolerance);
-  const std::uint64_t unlike = unlike_first(
-      comm, plan.first_worker(), plan.elements() * static_cast<std::size_t>(steps), trained);
-  record.checked += trained.size();
-  record.wrong += unlike;
-  if (const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0]; apart > 0)
-    fail_check(record,
-               fmt::format("{:.0f} weights of {} steps are not the same bits on all workers", apart,
-                           steps));
+  const std::size_t all = plan.elements() * static_cast<std::size_t>(steps);
+  note_unlike(comm, trained.size(), unlike_first(comm, plan.first_worker(), all, trained),
+              fmt::format("of {} steps {}", steps, kAlike), record);
 }
 
 void note_digest(TrainingWorker& worker, CellRecord& record) {
@@ -385,14 +384,9 @@ void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, Train
       unlike_first(comm, plan.first_worker(), plan.elements(), weights.back());
   Difference difference;
   if (worker != nullptr) difference = replayed_steps(*worker, weights, tolerance);
-  record.checked += weights.size() * weights.back().size();
-  record.wrong += unlike;
   difference.note(comm, "steps", steps, "the sequential oracle", tolerance, record);
-  const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0];
-  if (apart > 0)
-    fail_check(record,
-               fmt::format("after {} steps {:.0f} weights are not the same bits on all workers",
-                           steps, apart));
+  note_unlike(comm, weights.size() * weights.back().size(), unlike,
+              fmt::format("{} after {} steps", kAlike, steps), record);
 }
 
 void compare_ranks(Communicator& comm, int servers, const std::vector<std::size_t>& counts,
@@ -402,15 +396,9 @@ void compare_ranks(Communicator& comm, int servers, const std::vector<std::size_
     own = worker->weights();
     note_digest(*worker, record);
   }
-  const std::uint64_t unlike = unlike_first(
-      comm, servers, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), own);
-  record.checked += own.size();
-  record.wrong += unlike;
-  const double all = sum_over_ranks(comm, {static_cast<double>(unlike)})[0];
-  if (all > 0)
-    fail_check(record,
-               fmt::format(
-                   "{:.0f} weights are not the same bits on all workers after the last step", all));
+  const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  note_unlike(comm, own.size(), unlike_first(comm, servers, all, own),
+              fmt::format("{} after the last step", kAlike), record);
 }
 
 }  // namespace dynamiccl

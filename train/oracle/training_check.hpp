@@ -60,6 +60,11 @@ void compare_weights(Communicator& comm, const char* oracle, int steps,
                      CellRecord& record, double tolerance = kOracleTolerance);
 /// How many are other bits.
 std::uint64_t unlike_bits(const std::vector<float>& own, const std::vector<float>& other);
+/// How many of this rank's weights were looked at, and were other bits than they should be: the
+/// record fails, on every rank, where any were. Ranks: all.
+/// @param what of the words that follow "N weights"
+void note_unlike(Communicator& comm, std::uint64_t checked, std::uint64_t unlike,
+                 const std::string& what, CellRecord& record);
 /// The first fault says where to look.
 void fail_check(CellRecord& record, std::string reason);
 

@@ -481,7 +481,8 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   if (const auto coding = training.take_coding()) note_coding(record, plan, *coding);
   if (const auto coding = training.take_group_coding())
     note_coding(record, group_plan(plan, spec_), *coding, "group_compression");
-  const std::size_t unit = plan.elements() * sizeof(float);
+  const std::size_t unit =
+      (is_server() ? training.server()->weights().size() : plan.elements()) * sizeof(float);
   // A slot for each worker, the answer, and a gradient as it was encoded.
   const int slots = workers_ + 1 + (plan.codec.codec != Codec::none ? 1 : 0);
   describe_memory(*record.training, unit, training.held_bytes(),

@@ -113,11 +113,20 @@ std::string server_contradiction(const TrainingSpec& spec, Synchronisation how) 
         "synchronisation = \"{}\" with placement = \"colocated\": a server that computes too "
         "would make workers wait for its own step; leave out placement",
         name_of(how));
-  if (spec.servers > 1)
+  if (spec.servers > 1 && how != Synchronisation::asp)
     return fmt::format(
         "synchronisation = \"{}\" with {} servers (partial): each would put updates into an order "
-        "of its own; take servers = 1",
+        "of its own; take asp, or servers = 1",
         name_of(how), spec.servers);
+  if (spec.servers > 1 &&
+      (spec.compression != Codec::none || spec.group_size > 1 || spec.switch_to))
+    return fmt::format(
+        "synchronisation = \"asp\" with {} servers and {} (partial): servers that share weights "
+        "take plain gradients of single workers, in one way throughout; take servers = 1",
+        spec.servers,
+        spec.compression != Codec::none ? "compression"
+        : spec.group_size > 1           ? "group_size"
+                                        : "switch_to");
   if (how == Synchronisation::lag && spec.optimizer == OptimizerPlace::server)
     return "optimizer = \"server\" with lag: workers judge a gradient by how far they moved the "
            "weights themselves; leave out optimizer";

@@ -19,12 +19,15 @@ double typical(const std::vector<StepTimes>& steps, double StepTimes::*member) {
 AsynchronousTraining::AsynchronousTraining(Communicator& comm, const ExchangePlan& plan,
                                            const TrainingSpec& spec, TrainingWorker* worker,
                                            Micros silence)
-    : comm_(comm), spec_(spec), worker_(worker) {
+    : comm_(comm), spec_(spec), servers_(plan.servers), worker_(worker) {
+  // Of those that wait for others, for the time of a silence each. At a phase's end workers wait
+  // for the first server, which the other servers do not see.
+  const Micros of_all(silence.count() * comm.size());
   if (worker == nullptr) {
-    server_ = make_outliving<UpdateServer>(comm, plan, spec, silence);
+    server_ = make_outliving<UpdateServer>(comm, plan, spec,
+                                           comm.rank() == kUpdateServer ? silence : of_all);
   } else {
-    steps_ = make_outliving<UpdateWorker>(comm, plan, spec, *worker,
-                                          Micros(silence.count() * comm.size()));
+    steps_ = make_outliving<UpdateWorker>(comm, plan, spec, *worker, of_all);
   }
 }
 
@@ -41,7 +44,7 @@ std::vector<UpdateRound> AsynchronousTraining::run(int rounds, double epoch_us) 
     done = server_->serve(rounds);
     for (auto& round : done) round.start_us -= epoch_us;
     std::vector<Request> sending;
-    for (int rank = 1; rank < comm_.size(); ++rank)
+    for (int rank = servers_; comm_.rank() == kUpdateServer && rank < comm_.size(); ++rank)
       sending.push_back(comm_.isend(done.data(), bytes, rank, kReportTag));
     for (const Request request : sending) comm_.wait(request);
     return done;
@@ -79,7 +82,7 @@ std::optional<CodingFigures> AsynchronousTraining::take_group_coding() {
 
 void AsynchronousTraining::describe(TrainingFigures& figures) const {
   if (!server_) return;
-  const Staleness found = staleness_of(groups_of(spec_, comm_.size() - 1), server_->log());
+  const Staleness found = staleness_of(groups_of(spec_, comm_.size() - servers_), server_->log());
   figures.details["staleness"] = {{"mean", found.mean},
                                   {"most", found.most},
                                   {"furthest_ahead", found.furthest_ahead},

@@ -10,19 +10,20 @@
 
 namespace dynamiccl {
 
-/// A rank's part of a training whose server answers each worker by itself. Ranks: all call the
+/// A rank's part of a training whose servers answer each worker by themselves. Ranks: all call the
 /// same.
 class AsynchronousTraining {
  public:
-  /// @param worker nullptr on the server
-  /// @param silence as UpdateServer's
+  /// @param worker nullptr on a server
+  /// @param silence after which a worker that owes the first server a gradient is taken for lost
   AsynchronousTraining(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                        TrainingWorker* worker, Micros silence);
   /// The workers are at the start.
   void start();
   /// Workers wait as TrainingSpec::switch_to says from now on. Between two phases.
   void switch_over();
-  /// One phase. @returns the server's rounds, in the rank's own clock's terms, on every rank
+  /// One phase. @returns a server's own rounds, to workers the first server's, in the rank's own
+  /// clock's terms
   /// @param epoch_us the rank's clock where all ranks' clocks are 0
   std::vector<UpdateRound> run(int rounds, double epoch_us);
   /// What this worker's steps of the last phase took, the typical one; zeros on the server.
@@ -41,6 +42,7 @@ class AsynchronousTraining {
  private:
   Communicator& comm_;
   TrainingSpec spec_;
+  int servers_;
   TrainingWorker* worker_;
   Outliving<UpdateServer> server_;
   Outliving<UpdateWorker> steps_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/vocabulary/error.hpp"
+#include "train/exchange/ring_halves.hpp"
 #include "workers/clock.hpp"
 #include "workers/standing.hpp"
 #include "workers/tags.hpp"
@@ -17,17 +18,27 @@ constexpr Micros kGrace{1e6};
 
 }  // namespace
 
+Shard shard_of(const ExchangePlan& plan, int server) {
+  const auto begin = [&](int number) {
+    return RingHalves::part_begin(plan.elements(), static_cast<std::size_t>(plan.servers),
+                                  static_cast<std::size_t>(number));
+  };
+  return {begin(server), begin(server + 1) - begin(server)};
+}
+
 UpdateServer::UpdateServer(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            Micros silence)
     : comm_(comm),
       whole_(spec),
       silence_(silence),
-      workers_(groups_of(spec, comm.size() - 1)),
-      weights_(plan.elements()),
-      velocity_(plan.elements()),
-      gradient_(plan.elements()),
+      first_(comm.rank() == kUpdateServer),
+      first_worker_(plan.servers),
+      workers_(groups_of(spec, comm.size() - plan.servers)),
+      weights_(shard_of(plan, comm.rank()).count),
+      velocity_(weights_.size()),
+      gradient_(weights_.size()),
       served_(static_cast<std::size_t>(workers_)) {
-  for (auto& served : served_) served.slot.resize(plan.elements());
+  for (auto& served : served_) served.slot.resize(weights_.size());
   if (plan.codec.codec != Codec::none) decoder_.emplace(plan);
   serve_as(leg_of(whole_, false));
 }
@@ -156,6 +167,7 @@ void UpdateServer::take(int worker) {
   waiting_.push_back(worker);
   turn_ = (turn_ + 1) % workers_;
   if (late) return;
+  if (!first_ && planted_fault("lose-shard") && worker == workers_ - 1) return;
   if (!policy_->adds_up()) {
     const int all = workers_ * spec_.group_size;
     update(all);
@@ -200,7 +212,8 @@ void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
   served.since_us = now_us();
   served.head = {version_, goes_on ? 1U : 0U};
   // The weights change while these are on their way.
-  std::copy(weights_.begin(), weights_.end(), served.slot.begin());
+  if (first_ || goes_on || !planted_fault("old-shard"))
+    std::copy(weights_.begin(), weights_.end(), served.slot.begin());
   const std::size_t bytes = served.slot.size() * sizeof(float);
   served.sending.push_back(
       comm_.isend(&served.head, sizeof served.head, rank_of(worker), kPullTag));
@@ -212,9 +225,10 @@ void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
 std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   const auto wanted_rounds = static_cast<std::size_t>(rounds);
   // Steps of the phase; with backup workers updates end it, and steps during them are free.
-  const std::uint64_t budget = policy_->adds_up() ? UINT64_MAX
-                                                  : static_cast<std::uint64_t>(rounds) *
-                                                        static_cast<std::uint64_t>(workers_);
+  const bool holds_back = first_ && !policy_->adds_up();
+  const std::uint64_t budget =
+      holds_back ? static_cast<std::uint64_t>(rounds) * static_cast<std::uint64_t>(workers_)
+                 : UINT64_MAX;
   allowed_ = static_cast<std::uint64_t>(workers_);
   for (auto& served : served_) {
     served.computes = true;
@@ -243,11 +257,12 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
       round = {round.start_us + round.total_us, 0, 0, 0};
       came = 0;
     }
-    if (done.size() < wanted_rounds) release(budget);
+    if (!first_ || done.size() < wanted_rounds) release(budget);
   }
   // Backup workers that were late still: what they bring is nobody's.
-  while (!owing().empty()) take(receive());
-  for (const int worker : std::exchange(waiting_, {})) answer(worker, UpdateEvent::Kind::ended);
+  while (first_ && !owing().empty()) take(receive());
+  waiting_.clear();
+  for (int worker = 0; worker < workers_; ++worker) answer(worker, UpdateEvent::Kind::ended);
   for (auto& served : served_) settle(served);
   return done;
 }
@@ -260,6 +275,7 @@ UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const Train
       count_(plan.elements()),
       number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)),
       timeout_(timeout) {
+  for (int server = 0; server < plan.servers; ++server) shards_.push_back(shard_of(plan, server));
   if (spec.group_size > 1)
     group_.emplace(comm, group_plan(plan, spec), worker.number(), worker.workers(), spec.group_size,
                    buffers_.gradients());
@@ -271,12 +287,15 @@ UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
 
 void UpdateWorker::start() {
   clock_ = 0;
-  answer_ = {};
+  answers_.assign(shards_.size(), {});
   if (messages_) messages_->restart();
   if (group_) group_->restart();
   if (worker_.number() != 0) return;
   const std::vector<float> weights = worker_.host_weights();
-  comm_.wait(comm_.isend(weights.data(), count_ * sizeof(float), kUpdateServer, kPieceTag));
+  for (std::size_t server = 0; server < shards_.size(); ++server)
+    comm_.wait(comm_.isend(weights.data() + shards_[server].begin,
+                           shards_[server].count * sizeof(float), static_cast<int>(server),
+                           kPieceTag));
 }
 
 std::optional<CodingFigures> UpdateWorker::take_coding() {
@@ -292,26 +311,50 @@ std::pair<const void*, std::size_t> UpdateWorker::message() {
   return {frames_.data(), bytes};
 }
 
-/// The gradient against the server's weights.
-void UpdateWorker::ask_server() {
+void UpdateWorker::receive(int server, std::vector<std::pair<Request, int>>& open) {
+  const auto index = static_cast<std::size_t>(server);
+  AnswerHead& answer = answers_[index];
+  const Shard& shard = shards_[index];
+  open.emplace_back(comm_.irecv(&answer, sizeof answer, server, kPullTag), server);
+  open.emplace_back(
+      comm_.irecv(buffers_.answers() + shard.begin, shard.count * sizeof(float), server, kPieceTag),
+      server);
+}
+
+/// The gradient against the servers' weights.
+void UpdateWorker::ask_servers() {
   const auto [pushed_data, pushed_bytes] = message();
   push_.bytes = pushed_bytes;
-  const std::size_t bytes = count_ * sizeof(float);
-  const Request heading = comm_.irecv(&answer_, sizeof answer_, kUpdateServer, kPullTag);
-  const Request weights = comm_.irecv(buffers_.answers(), bytes, kUpdateServer, kPieceTag);
-  const Request told = comm_.isend(&push_, sizeof push_, kUpdateServer, kPushTag);
-  const Request pushed = comm_.isend(pushed_data, pushed_bytes, kUpdateServer, kPieceTag);
   sent_bytes_ += pushed_bytes;
-  for (const Request request : {told, pushed, heading, weights})
-    comm_.wait_within(request, kUpdateServer, timeout_);
+  const int servers = static_cast<int>(shards_.size());
+  std::vector<std::pair<Request, int>> open;
+  for (int server = 0; server < servers; ++server) {
+    // What is encoded goes whole, to one server.
+    const Shard& shard = shards_[static_cast<std::size_t>(server)];
+    const std::size_t bytes = servers > 1 ? shard.count * sizeof(float) : pushed_bytes;
+    const char* data = static_cast<const char*>(pushed_data) + shard.begin * sizeof(float);
+    receive(server, open);
+    open.emplace_back(comm_.isend(&push_, sizeof push_, server, kPushTag), server);
+    open.emplace_back(comm_.isend(data, bytes, server, kPieceTag), server);
+  }
+  const auto wait_for_all = [&] {
+    for (const auto& [request, server] : std::exchange(open, {}))
+      comm_.wait_within(request, server, timeout_);
+  };
+  wait_for_all();
+  if (answers_.front().goes_on != 0) return;
+  // The others did not know yet that the phase was over.
+  for (int server = 1; server < servers; ++server) receive(server, open);
+  wait_for_all();
 }
 
 std::vector<StepTimes> UpdateWorker::work() {
   std::vector<StepTimes> steps;
   const bool leaves =
       planted_fault("leave-group") && worker_.number() == worker_.workers() - 1 && group_;
-  answer_.goes_on = 1;
-  while (answer_.goes_on != 0) {
+  AnswerHead& answer = answers_.front();
+  answer.goes_on = 1;
+  while (answer.goes_on != 0) {
     stand_at_next(Standpoint::step);
     StepTimes step = worker_.step_by_itself(false);
     const double start_us = now_us();
@@ -322,10 +365,10 @@ std::vector<StepTimes> UpdateWorker::work() {
       step.loss = group_->mean(step.loss);
       group_->sum();
     }
-    push_ = {number_, clock_++, answer_.version, static_cast<float>(step.loss), 0};
-    if (!group_ || group_->leads()) ask_server();
+    push_ = {number_, clock_++, answer.version, static_cast<float>(step.loss), 0};
+    if (!group_ || group_->leads()) ask_servers();
     if (group_) {
-      group_->share(&answer_, sizeof answer_);
+      group_->share(&answer, sizeof answer);
       group_->share(buffers_.answers(), count_ * sizeof(float));
     }
     buffers_.bring();

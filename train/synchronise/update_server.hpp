@@ -15,8 +15,15 @@
 
 namespace dynamiccl {
 
-/// The rank of the one server.
+/// The rank of the first server, which alone says when a phase is over.
 inline constexpr int kUpdateServer = 0;
+
+/// The part of all parameters that one of several servers holds, in elements.
+struct Shard {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+};
+Shard shard_of(const ExchangePlan& plan, int server);
 
 /// What precedes a worker's gradient, and a server's weights.
 struct PushHead {
@@ -39,11 +46,14 @@ struct UpdateRound {
   double loss = 0;       ///< mean of the steps that came in it
 };
 
-/// The one server of asynchronous workers, rank 0: it holds the weights, applies each gradient when
-/// it comes (with backup workers: the first of each step together) and answers each worker by
-/// itself, as soon as the synchronisation lets that one go on. Weights and momentum, and a slot per
-/// worker for what it is answered. A group of workers is one worker to it, whose gradient is the
-/// group's sum. It decodes what workers encoded; answers are plain weights. Host memory.
+/// A server of asynchronous workers: it holds the weights, applies each gradient when it comes
+/// (with backup workers: the first of each step together) and answers each worker by itself, as
+/// soon as the synchronisation lets that one go on. Weights and momentum, and a slot per worker for
+/// what it is answered. A group of workers is one worker to it, whose gradient is the group's sum.
+/// It decodes what workers encoded; answers are plain weights. Host memory.
+/// Of several servers (Downpour SGD: Dean et al., 2012) each holds a shard and applies gradients in
+/// an order of its own. The first one alone holds workers back, at a phase's end; the others, which
+/// know how many gradients a phase has, answer at once and send the final shard after the last.
 class UpdateServer {
  public:
   /// @param silence after which workers that owe a gradient are taken for lost
@@ -86,12 +96,14 @@ class UpdateServer {
   /// Of those awaited, one that has been silent for too long; or nobody.
   [[nodiscard]] std::optional<int> overdue() const;
   void serve_as(const TrainingSpec& leg);
-  [[nodiscard]] int rank_of(int worker) const { return 1 + worker * whole_.group_size; }
+  [[nodiscard]] int rank_of(int worker) const { return first_worker_ + worker * whole_.group_size; }
 
   Messages& comm_;
   TrainingSpec whole_;
   TrainingSpec spec_;  ///< how workers wait now
   Micros silence_;
+  bool first_;  ///< of the servers
+  int first_worker_;
   int workers_;  ///< groups, where there are any
   const UpdatePolicy* policy_ = nullptr;
   int wanted_ = 1;  ///< gradients of an update
@@ -143,7 +155,9 @@ class UpdateWorker {
   }
 
  private:
-  void ask_server();
+  /// One server's next answer.
+  void receive(int server, std::vector<std::pair<Request, int>>& open);
+  void ask_servers();
   std::pair<const void*, std::size_t> message();
 
   Messages& comm_;
@@ -152,12 +166,13 @@ class UpdateWorker {
   std::optional<MessageCodec> messages_;  ///< where gradients are encoded
   std::vector<std::uint8_t> frames_;
   std::size_t count_;
+  std::vector<Shard> shards_;  ///< of each server
   std::optional<WorkerGroup> group_;
   std::uint32_t number_;  ///< of the group, where there are any
   Micros timeout_;
   // What the library may read and write when an error ends the cell.
   PushHead push_;
-  AnswerHead answer_;
+  std::vector<AnswerHead> answers_;  ///< of each server
   std::uint32_t clock_ = 0;
   std::uint64_t sent_bytes_ = 0;
 };

@@ -60,7 +60,19 @@ TEST_CASE("pairs that cannot be had are refused with their reason", "[d-35]") {
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("colocated"));
   spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::ssp);
   spec.servers = 2;
-  CHECK_THAT(training_contradiction(spec), ContainsSubstring("servers = 1"));
+  CHECK_THAT(training_contradiction(spec), EndsWith("take asp, or servers = 1"));
+  spec.synchronisation = Synchronisation::asp;
+  CHECK(training_contradiction(spec).empty());
+  spec.group_size = 2;
+  CHECK_THAT(training_contradiction(spec),
+             ContainsSubstring("2 servers and group_size (partial)") && EndsWith("servers = 1"));
+  spec.group_size = 1;
+  spec.compression = Codec::topk;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("servers and compression (partial)"));
+  spec.compression = Codec::none;
+  spec.switch_to = Synchronisation::bsp;
+  spec.epochs = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("servers and switch_to (partial)"));
   spec = spec_of(TrainingMethod::bsp_a2a, Synchronisation::local);
   spec.local_steps = 1;
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("local_steps = 2 or more"));

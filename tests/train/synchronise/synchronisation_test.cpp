@@ -70,6 +70,14 @@ Edit switched(Synchronisation from, Synchronisation to) {
   };
 }
 
+/// Downpour: so many servers, each of a shard.
+Edit sharded(int servers) {
+  return [servers](TrainingSpec& spec) {
+    synchronised(Synchronisation::asp)(spec);
+    spec.servers = servers;
+  };
+}
+
 Edit among(PeerGraph topology) {
   return [topology](TrainingSpec& spec) { spec.topology = topology; };
 }
@@ -96,8 +104,8 @@ void unequal_shares(TrainingSpec& spec) {
 
 /// A launch of one method whose cells are the edits, in their order.
 std::unique_ptr<Job> job_of_edits(Backend backend, int workers, TrainingMethod method,
-                                  const std::vector<Edit>& edits, int oracle) {
-  auto job = job_of(backend, workers, {method}, oracle);
+                                  const std::vector<Edit>& edits, int oracle, int servers = 1) {
+  auto job = job_of(backend, workers, {method}, oracle, servers);
   job->config.cells.clear();
   for (std::size_t i = 0; i < edits.size(); ++i) {
     TrainingSpec spec = small_spec(method);
@@ -271,6 +279,64 @@ TEST_CASE("a server that answers workers one by one trains what its log says",
   }
   check_lazy_bytes(*job, served_edits().size() - 2, false);
   check_lazy_bytes(*job, served_edits().size() - 1, true);
+}
+
+namespace {
+
+/// Shards are applied in orders of their own, and all workers end with the same bits.
+void check_sharded(const Job& job, int servers) {
+  check_cells(job, 1, 0);
+  std::set<std::string> digests;
+  std::uint64_t held = 0;
+  for (int rank = 0; rank < job.config.ranks; ++rank) {
+    const auto record = job.records_of<CellRecord>(rank).front();
+    add_digest(record, digests);
+    if (rank >= servers) continue;
+    const auto& log = record.training->details.at("update_log");
+    CHECK(log.size() >= static_cast<std::size_t>(2 * (job.config.ranks - servers)));
+    held += record.training->details.at("memory").at("unit_bytes").get<std::uint64_t>();
+  }
+  CHECK(digests.size() == 1);
+  CHECK(static_cast<double>(held) == kGradientBytes);
+}
+
+}  // namespace
+
+TEST_CASE("servers that each hold a shard train what their logs say, Gloo", "[d-24]") {
+  auto job = job_of_edits(Backend::gloo, 3, TrainingMethod::bsp_ps, {sharded(2)}, 6, 2);
+  // The slow one is far behind when the phase ends for the others.
+  edit_specs(*job, [](TrainingSpec& spec) {
+    spec.pace = 4;
+    spec.slow_factor = 4;
+    spec.slow_worker = 2;
+  });
+  run_to_end(*job);
+  check_sharded(*job, 2);
+  const auto steps = [&](int rank) {
+    std::size_t applied = 0;
+    const auto record = job->records_of<CellRecord>(0).front();
+    for (const auto& event : record.training->details.at("update_log"))
+      applied += event[0] == 0 && event[1] == rank - 2 ? 1 : 0;
+    return applied;
+  };
+  CHECK(steps(2) + steps(3) + steps(4) == 18);
+}
+
+TEST_CASE("servers that each hold a shard train what their logs say", "[d-24][long]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int workers = GENERATE(2, 3);
+  const int servers = GENERATE(2, 3);
+  auto job = job_of_edits(backend, workers, TrainingMethod::bsp_ps, {sharded(servers)}, 6, servers);
+  run_to_end(*job);
+  check_sharded(*job, servers);
+}
+
+TEST_CASE("planted faults of shards fail the cell", "[d-24]") {
+  const auto [fault, seen] =
+      GENERATE(std::pair{"lose-shard", "replay of the server's log"},
+               std::pair{"old-shard", "weights of workers are not the server's bits"});
+  auto job = job_of_edits(Backend::gloo, 2, TrainingMethod::bsp_ps, {sharded(2)}, 4, 2);
+  check_fault_is_seen(*job, fault, seen);
 }
 
 TEST_CASE("LAG that keeps nothing back trains the bits of a BSP server", "[d-21][long]") {
@@ -502,11 +568,13 @@ struct Loose {
   TrainingMethod method;
   Edit edit;
   int workers = 3;
+  int servers = 1;
 };
 
 /// A short cell, and one of the same that does not end by itself.
 std::unique_ptr<Job> endless_job(Backend backend, const Loose& loose) {
-  auto job = job_of_edits(backend, loose.workers, loose.method, {loose.edit, loose.edit}, 0);
+  auto job = job_of_edits(backend, loose.workers, loose.method, {loose.edit, loose.edit}, 0,
+                          loose.servers);
   int steps = 3;
   edit_specs(*job, [&](TrainingSpec& spec) {
     spec.model = TrainingModel::cnn_small;
@@ -527,13 +595,14 @@ bool comes_true(const std::function<bool()>& is_so) {
 }  // namespace
 
 TEST_CASE("a worker that dies or is stopped ends the others with an error in time",
-          "[d-06][d-13][d-14][long]") {
+          "[d-06][d-13][d-14][d-24][long]") {
   const auto backend = GENERATE(from_range(kBackends));
   const auto loose = GENERATE(
       Loose{TrainingMethod::bsp_ps, synchronised(Synchronisation::ssp)},
       Loose{TrainingMethod::bsp_ps, synchronised(Synchronisation::asp)},
       Loose{TrainingMethod::d_psgd, among(PeerGraph::ring)}, Loose{TrainingMethod::bsp_ps, lazy(1)},
-      Loose{TrainingMethod::bsp_ps, in_groups_of(2, Synchronisation::asp), 4});
+      Loose{TrainingMethod::bsp_ps, in_groups_of(2, Synchronisation::asp), 4},
+      Loose{TrainingMethod::bsp_ps, sharded(2), 3, 2});
   const bool dies = GENERATE(false, true);
   // A launcher sees a death by itself.
   const bool launched = backend != Backend::gloo;
