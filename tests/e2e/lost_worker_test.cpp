@@ -57,7 +57,8 @@ const Way kWays[] = {
     {"backup", "training = \"bsp-ps\"\nsynchronisation = \"backup\"\n", true, 3, 2},
     {"lag", "training = \"bsp-ps\"\nsynchronisation = \"lag\"\n", true, 3, 2},
     {"groups", "training = \"bsp-ps\"\nsynchronisation = \"asp\"\ngroup_size = 2\n", true, 5, 4},
-    {"gossip", "training = \"d-psgd\"\n", false, 3, 2}};
+    {"gossip", "training = \"d-psgd\"\n", false, 3, 2},
+    {"shards", "training = \"bsp-ps\"\nsynchronisation = \"asp\"\nservers = 2\n", true, 4, 3}};
 
 std::string experiment(const Way& way, const std::string& backend) {
   return std::string("name = \"lost\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"") +
