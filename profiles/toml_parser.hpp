@@ -5,7 +5,7 @@
 
 namespace dynamiccl {
 
-/// What toml++ takes for impossible and an input made true.
+/// An input has reached what toml++ asserts to be impossible.
 class TomlAssumption : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -346,7 +346,7 @@ void add_db_option(CLI::App& verb, Shared& shared) {
 void add_output_options(CLI::App& verb, Shared& shared) {
   verb.add_flag("--json", shared.json, "data as JSON");
   verb.add_flag("-q,--quiet", shared.quiet, "errors only on stderr");
-  verb.add_flag("-v,--verbose", shared.verbose, "more on stderr, with the ranks' own");
+  verb.add_flag("-v,--verbose", shared.verbose, "more on stderr, with what the ranks print there");
 }
 
 /// Such a name is wrong wherever it is looked for; other errors are the machine's.

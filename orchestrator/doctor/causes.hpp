@@ -12,7 +12,7 @@
 
 namespace dynamiccl {
 
-/// A cause seen in a symptoms.
+/// What shows a cause at work on this machine.
 struct Symptom {
   std::string evidence;           ///< the facts that show it
   std::vector<Backend> backends;  ///< whom it slows

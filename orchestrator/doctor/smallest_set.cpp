@@ -30,7 +30,8 @@ class Search {
   std::optional<KeptSet> run() {
     KeptSet kept = known_.begin()->first;
     if (ask({})) return ended_ ? std::nullopt : std::optional(KeptSet{});
-    // Taken for independent of each other, which flags need not be: asked until none can go.
+    // needed() takes flags to be independent of each other, which they need not be: each is left
+    // out once more, until none can be.
     for (bool smaller = true; smaller && !ended_;) {
       kept = needed({}, false, kept);
       smaller = false;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array kTests{
     SuiteTest{"Latency", "sendrecv", false, false, ""},
-    // A window of messages is another measurement than one there and back.
+    // It sends a window of messages at once, which is not the time of one there and back.
     SuiteTest{"Bandwidth", "sendrecv", false, false, "Bandwidth"},
     SuiteTest{"Bi-Directional Bandwidth", "sendrecv", false, false, "Bi-Directional Bandwidth"},
     SuiteTest{"Allreduce Latency", "allreduce", false, true, ""},

@@ -21,7 +21,8 @@ struct LaunchCheck {
 /// @param files one per rank, in rank order; an absent file is an empty one
 LaunchCheck check_records(const RunConfig& config, const std::vector<RecordFile>& files);
 
-/// What cells failed by: "2 cells with a wrong result, 1 cell whose training diverged"; "" = none.
+/// Why cells failed, in words: "2 cells with a wrong result, 1 cell whose training diverged"; "" =
+/// none.
 std::string failed_cells_text(const std::vector<RecordFile>& files);
 
 /// The ranks' record files in rank order; a missing one is empty, a damaged one ends at the damage.

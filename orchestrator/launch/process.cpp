@@ -391,9 +391,9 @@ class Start {
     });
   }
   /// A launcher may stand still when its ranks end: Open MPI's does now and then when one is killed
-  /// while it starts them. Ranks count alone: a command whose ranks nobody sees from here may start
-  /// something in passing. Whoever was seen once counts by its number from then on, as what it runs
-  /// later may show nobody what it carries, and so do children of the commands.
+  /// while it starts them. Only ranks count: a command whose ranks cannot be seen from here may
+  /// start something in passing. A rank that was seen once counts by its process number from then
+  /// on, as the program that it becomes may hide the marker; children of the commands count too.
   [[nodiscard]] bool is_deserted() {
     note_started();
     if (!had_started_ || !started_.empty()) return false;

@@ -105,7 +105,7 @@ class LaunchRunner {
   [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
   /// The nodes of a cluster, where ranks go to one; what has ended meanwhile is asked for anew.
   void hold_nodes();
-  /// Once a run: places are declared, and of none of its nodes.
+  /// Says once in a run that the places which were declared are of none of its nodes.
   void say_unused_places();
   /// After a launch on nodes: what its job has come to.
   void note_cluster(FinishedLaunch& finished);

@@ -29,7 +29,7 @@ std::string apart_text(const json& ingredients) {
   return join(names, ", ");
 }
 
-/// For NCCL, which takes containers for machines, one namespace shared alone wins little.
+/// NCCL takes containers for machines: sharing one of the two namespaces alone gains little.
 RegimeCause no_shared_memory(const json& ingredients, const std::string& why) {
   const std::string because = why.empty() ? "" : " (" + why + ")";
   if (!text_at(ingredients, "library").starts_with("nccl-"))

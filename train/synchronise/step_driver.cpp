@@ -10,7 +10,7 @@
 namespace dynamiccl {
 namespace {
 
-/// The worker's buffers as a driver needs them; what they were afterwards.
+/// Gives the worker the flat buffers that a driver needs, and in the end the usual ones again.
 class HeldBuffers {
  public:
   HeldBuffers(TrainingWorker& worker, bool answers, bool gradients = true) : worker_(worker) {

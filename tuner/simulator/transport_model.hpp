@@ -29,7 +29,7 @@ double congestion_factor(const TransportModel& model, const TransportKnobs& knob
 double transport_bandwidth(const TransportModel& model, const TransportKnobs& knobs);
 /// beta_1 = NC NT / (alpha_1 + NC NT / (beta_1_max gamma)), bytes/us; independent of the chunk.
 double protocol_bandwidth(const TransportModel& model, const TransportKnobs& knobs);
-/// The smaller of both.
+/// The smaller of the two above.
 double combined_bandwidth(const TransportModel& model, const TransportKnobs& knobs);
 
 /// Largest bandwidth loss under concurrent compute that a source measured.

@@ -299,7 +299,7 @@ std::vector<const Feature*> keep_features(std::vector<const Feature*> kept, int 
     return sum;
   };
   while (!kept.empty() && total() > columns) {
-    // The last of the least wanted: rbegin makes ties fall on the later row.
+    // Of the least wanted columns the last one goes: from rbegin on, the later of equals is found.
     const auto worst = std::max_element(
         kept.rbegin(), kept.rend(),
         [](const Feature* a, const Feature* b) { return a->drop_rank < b->drop_rank; });

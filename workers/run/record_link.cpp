@@ -370,7 +370,7 @@ void RecordLink::acknowledged(std::uint64_t sequence) {
 
 void RecordLink::pump(Clock::duration timeout, Clock::duration more) {
   const auto until = Clock::now() + timeout + more;
-  // More bytes take no longer to connect, only to send; a connection that broke is made anew.
+  // Bytes lengthen the time to send, not the time to connect. A broken connection is made anew.
   auto reached = Clock::now() + timeout;
   while (!waiting_.empty() && Clock::now() < until && connected(reached)) {
     for (const auto& [sequence, bytes] : waiting_) {

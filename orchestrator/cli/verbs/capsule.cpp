@@ -157,7 +157,7 @@ Capsule checked(const fs::path& folder) {
   return capsule;
 }
 
-/// What a run says, by what it is said of: verdicts of environments, and what leads.
+/// A run's findings by their subject: each environment's verdict, and what leads.
 std::map<std::string, std::string> findings(const Reader& reader, const std::string& run) {
   std::map<std::string, std::string> said;
   const auto add = [&](const char* query, const std::vector<const char*>& key, auto&& value) {

@@ -438,9 +438,9 @@ void add_environment_options(CLI::App& verb, DoctorArguments& arguments) {
                     "stored run");
   const auto* least =
       verb.add_flag("--least", arguments.least,
-                    "which of the profile's flags (capabilities, seccomp, namespaces, /dev/shm, "
-                    "mounts) its containers need for the transport and speed that they have, by "
-                    "launches without them");
+                    "find the flags of the profile (capabilities, seccomp, namespaces, /dev/shm, "
+                    "mounts) without which its containers lose their transport or speed, by "
+                    "launches that leave flags out");
   arguments.of_launches = {backend, prove, least};
   arguments.of_one_machine.push_back(prove);
   arguments.launches_given =

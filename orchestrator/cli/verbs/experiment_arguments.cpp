@@ -113,7 +113,7 @@ Experiment read_file(const ExperimentArguments& arguments) {
   return experiment;
 }
 
-/// Ranks on other machines are another thing to measure, whatever their environment.
+/// Cells whose ranks lie on other machines are not those of one machine, whatever the environment.
 void mark_cluster(Experiment& experiment, const ClusterSession& cluster) {
   for (auto& [name, profile] : experiment.profiles)
     profile.cluster = placement_key(cluster.options(), cluster.nodes().size());

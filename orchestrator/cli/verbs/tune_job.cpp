@@ -147,7 +147,7 @@ class JobLog {
   std::map<std::string, std::int64_t> tunings_;
 };
 
-/// Why pairs say nothing.
+/// Why no pair of launches could be compared.
 std::string failed_text(const JobTuningResult& result) {
   return fmt::format("{} of the {} of its pairs failed ({})", result.failed_confirmations,
                      counted(result.confirm_launches, "launch"), result.failure);

@@ -484,7 +484,7 @@ int tune_as_asked(const CLI::App& verb, TuneArguments& arguments, const Shared& 
 
 bool is_shown(const Mode& mode, const CLI::Option& option) {
   if (has_word(kRare, option.get_name())) return false;
-  // A job's ways have one help.
+  // All modes that take a job's command share one help.
   return std::any_of(kModes.begin(), kModes.end(), [&](const Mode& other) {
     return (other.name == mode.name || (is_job(mode) && is_job(other))) && takes(other, option);
   });

@@ -434,7 +434,7 @@ JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   std::error_code ignored;
   for (const std::string& stream : call_streams_in(folder.held())) fs::remove(stream, ignored);
   for (const std::string& region : regions_in(folder.held())) fs::remove(region, ignored);
-  // What leaders say of files there is of their names for everybody.
+  // Leaders name files by the folder that is held open; users know it by its path.
   for (std::string& note : result.notes) boost::replace_all(note, folder.held(), folder.path());
   return result;
 }

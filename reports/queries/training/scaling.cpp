@@ -21,7 +21,7 @@ using Key =
                std::string, std::string, std::int64_t, std::int64_t, std::string>;
 
 void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) {
-  // Rounds and answers of a server have no step that one worker's could be compared with.
+  // A round, or a server's answer, is no step that could be compared with one worker's.
   const Table table = reader.query(
       "SELECT t.*, coalesce(json_array_length(l.container_json, '$.cluster.nodes'), 1) AS nodes, "
       "(SELECT w.carried_by FROM v_training_rank w "
