@@ -8,7 +8,6 @@
 
 #include "train/exchange/gpu_pushes.hpp"
 #include "train/exchange/server_kernels.hpp"
-#include "workers/clock.hpp"
 #include "workers/device/device.hpp"
 #include "workers/standing.hpp"
 #include "workers/tags.hpp"
@@ -72,25 +71,6 @@ class GpuServer final : public StepServer {
     }
   }
 
-  std::vector<Step> serve(int steps) override {
-    std::vector<Step> times;
-    for (int step = 0; step < steps; ++step) {
-      stand_at_next(Standpoint::gradients);
-      Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
-      std::size_t sums = 0;
-      for (std::size_t number = 0; number <= plan_.pieces.size(); ++number) {
-        call(number);
-        if (number < plan_.pieces.size() && is_own(plan_.pieces[number])) sum(number, sums++);
-      }
-      comm_.complete();
-      for (std::size_t i = 0; i < sums; ++i)
-        record.sum_us += comm_.queue()->between_us(2 * i, 2 * i + 1);
-      record.end_us = now_us();
-      times.push_back(record);
-    }
-    return times;
-  }
-
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
   [[nodiscard]] std::size_t held_bytes() const override {
     return slots_.bytes() + answers_.bytes();
@@ -98,6 +78,18 @@ class GpuServer final : public StepServer {
   [[nodiscard]] std::size_t shard_bytes() const override { return shard_elements_ * sizeof(float); }
 
  private:
+  double serve_step() override {
+    stand_at_next(Standpoint::gradients);
+    std::size_t sums = 0;
+    for (std::size_t number = 0; number <= plan_.pieces.size(); ++number) {
+      call(number);
+      if (number < plan_.pieces.size() && is_own(plan_.pieces[number])) sum(number, sums++);
+    }
+    comm_.complete();
+    double sum_us = 0;
+    for (std::size_t i = 0; i < sums; ++i) sum_us += comm_.queue()->between_us(2 * i, 2 * i + 1);
+    return sum_us;
+  }
   [[nodiscard]] bool is_own(const Piece& piece) const { return piece.server == comm_.rank(); }
   /// Its shard of the weights, or the one sum that is on its way.
   [[nodiscard]] float* answer(std::size_t piece) const {

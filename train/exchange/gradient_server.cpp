@@ -94,44 +94,32 @@ void GradientServer::take_weights() {
                            kPieceTag + static_cast<int>(shards_[s].piece)));
 }
 
-std::vector<GradientServer::Step> GradientServer::serve(int steps) {
-  std::vector<Step> times;
-  if (shards_.empty()) {
-    const double now = now_us();
-    times.assign(static_cast<std::size_t>(steps), {now, now, 0});
-    return times;
+double GradientServer::serve_step() {
+  stand_at_next(Standpoint::gradients);
+  // All of a step's pieces have a place before the first comes: no worker waits for another's.
+  for (std::size_t s = 0; s < shards_.size(); ++s) {
+    for (int worker = 0; worker < workers_; ++worker) post(s, worker);
   }
-  for (int step = 0; step < steps; ++step) {
-    stand_at_next(Standpoint::gradients);
-    // All of a step's pieces have a place before the first comes: no worker waits for another's.
-    for (std::size_t s = 0; s < shards_.size(); ++s) {
-      for (int worker = 0; worker < workers_; ++worker) post(s, worker);
-    }
-    const auto workers = static_cast<std::size_t>(workers_);
-    for (std::size_t i = 0; i < headers_.size(); ++i) {
-      // In the order in which they are looked at: messages of one worker keep theirs.
-      header_requests_[i] = comm_.irecv(&headers_[i], sizeof headers_[i],
-                                        plan_.servers + static_cast<int>(i % workers), kPushTag);
-    }
-    Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
-    for (std::size_t round = 0; round < shards_.size(); ++round) {
-      for (int worker = 0; worker < workers_; ++worker) {
-        const auto w = static_cast<std::size_t>(worker);
-        comm_.wait(header_requests_[round * workers + w]);
-        const std::size_t shard = shard_of_piece_[headers_[round * workers + w]];
-        comm_.wait(shards_[shard].receiving[w]);
-        if (++shards_[shard].pushed == static_cast<std::size_t>(workers_)) complete(shard, record);
-      }
-    }
-    record.end_us = now_us();
-    times.push_back(record);
-    ++step_;
+  const auto workers = static_cast<std::size_t>(workers_);
+  for (std::size_t i = 0; i < headers_.size(); ++i) {
+    // In the order in which they are looked at: messages of one worker keep theirs.
+    header_requests_[i] = comm_.irecv(&headers_[i], sizeof headers_[i],
+                                      plan_.servers + static_cast<int>(i % workers), kPushTag);
   }
-  for (auto& shard : shards_) {
-    for (const Request request : shard.sending) comm_.wait(request);
-    shard.sending.clear();
+  double sum_us = 0;
+  for (std::size_t i = 0; i < headers_.size(); ++i) {
+    comm_.wait(header_requests_[i]);
+    const std::size_t shard = shard_of_piece_[headers_[i]];
+    comm_.wait(shards_[shard].receiving[i % workers]);
+    if (++shards_[shard].pushed == workers) sum_us += complete(shard);
   }
-  return times;
+  ++step_;
+  return sum_us;
+}
+
+void GradientServer::complete_sends() {
+  for (auto& shard : shards_)
+    for (const Request request : std::exchange(shard.sending, {})) comm_.wait(request);
 }
 
 /// Every worker's message, in rank order.
@@ -149,10 +137,9 @@ void GradientServer::add_up(std::size_t shard, float* sum) {
   decoder_->conclude(s.piece, workers_, sum);
 }
 
-void GradientServer::complete(std::size_t shard, Step& step) {
+double GradientServer::complete(std::size_t shard) {
   Shard& s = shards_[shard];
-  for (const Request request : s.sending) comm_.wait(request);
-  s.sending.clear();
+  for (const Request request : std::exchange(s.sending, {})) comm_.wait(request);
   s.pushed = 0;
   const double start_us = now_us();
   float* answer = slot(shard, workers_);
@@ -162,12 +149,13 @@ void GradientServer::complete(std::size_t shard, Step& step) {
   if (plan_.server_sgd)
     sgd_update(*plan_.server_sgd, answer, &velocity_[s.offset], sum,
                static_cast<float>(1.0 / workers_), s.count);
-  step.sum_us += now_us() - start_us;
+  const double sum_us = now_us() - start_us;
   for (int worker = 0; worker < workers_; ++worker) {
     s.sending.push_back(comm_.isend(answer, s.count * sizeof(float), plan_.servers + worker,
                                     kPieceTag + static_cast<int>(s.piece)));
     sent_bytes_ += s.count * sizeof(float);
   }
+  return sum_us;
 }
 
 }  // namespace dynamiccl

@@ -27,7 +27,6 @@ class GradientServer final : public StepServer {
   /// Takes the weights from the first worker's send_weights(), momentum 0; nothing where workers
   /// are the optimizers.
   void take_weights() override;
-  std::vector<Step> serve(int steps) override;
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
   [[nodiscard]] std::size_t held_bytes() const override;
   [[nodiscard]] std::size_t shard_bytes() const override { return shard_elements_ * sizeof(float); }
@@ -35,7 +34,10 @@ class GradientServer final : public StepServer {
  private:
   struct Shard;
   void post(std::size_t shard, int worker);
-  void complete(std::size_t shard, Step& step);
+  double serve_step() override;
+  void complete_sends() override;
+  /// @returns microseconds in which it summed
+  double complete(std::size_t shard);
   void add_up(std::size_t shard, float* sum);
   float* slot(std::size_t shard, int worker);
   /// Where a worker's message of the shard comes: its frames, or plain values.

@@ -33,24 +33,6 @@ class ChiefServer final : public StepServer {
                              kPieceTag + static_cast<int>(i)));
   }
 
-  std::vector<Step> serve(int steps) override {
-    std::vector<Step> times;
-    for (int step = 0; step < steps; ++step) {
-      Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
-      for (const Piece& piece : plan_.pieces) {
-        comm_.reduce(nullptr, sum_.data(), piece.count, DataType::float32, comm_.rank());
-        const double start_us = now_us();
-        float* answer = answer_of(piece);
-        record.sum_us += now_us() - start_us;
-        comm_.broadcast(answer, piece.count, DataType::float32, comm_.rank());
-        sent_bytes_ += piece.count * sizeof(float);
-      }
-      record.end_us = now_us();
-      times.push_back(record);
-    }
-    return times;
-  }
-
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
   [[nodiscard]] std::size_t held_bytes() const override {
     return (sum_.size() + weights_.size()) * sizeof(float);
@@ -60,6 +42,18 @@ class ChiefServer final : public StepServer {
   }
 
  private:
+  double serve_step() override {
+    double sum_us = 0;
+    for (const Piece& piece : plan_.pieces) {
+      comm_.reduce(nullptr, sum_.data(), piece.count, DataType::float32, comm_.rank());
+      const double start_us = now_us();
+      float* answer = answer_of(piece);
+      sum_us += now_us() - start_us;
+      comm_.broadcast(answer, piece.count, DataType::float32, comm_.rank());
+      sent_bytes_ += piece.count * sizeof(float);
+    }
+    return sum_us;
+  }
   float* answer_of(const Piece& piece) {
     if (!plan_.server_sgd) return sum_.data();
     sgd_update(*plan_.server_sgd, &weights_[piece.offset], &velocity_[piece.offset], sum_.data(),

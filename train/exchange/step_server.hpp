@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "workers/clock.hpp"
+
 namespace dynamiccl {
 
 /// A dedicated server's side of steps that all workers do together.
@@ -20,7 +22,16 @@ class StepServer {
     double end_us;
     double sum_us;
   };
-  virtual std::vector<Step> serve(int steps) = 0;
+  std::vector<Step> serve(int steps) {
+    std::vector<Step> times;
+    for (int step = 0; step < steps; ++step) {
+      const double start_us = times.empty() ? now_us() : times.back().end_us;
+      const double sum_us = serve_step();
+      times.push_back({start_us, now_us(), sum_us});
+    }
+    complete_sends();
+    return times;
+  }
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// Gradients and answers; momentum is the optimizer's.
   [[nodiscard]] virtual std::size_t held_bytes() const = 0;
@@ -28,6 +39,10 @@ class StepServer {
 
  protected:
   StepServer() = default;
+  /// One step of all workers. @returns microseconds in which it summed
+  virtual double serve_step() = 0;
+  /// After the last of serve()'s steps: answers that are still under way arrive.
+  virtual void complete_sends() {}
 };
 
 }  // namespace dynamiccl

@@ -32,22 +32,6 @@ class LazyServer final : public StepServer {
         last_(told_.size(), std::vector<float>(plan.elements())) {}
   /// All workers send in their first step.
   void take_weights() override {}
-  std::vector<Step> serve(int steps) override {
-    std::vector<Step> times;
-    for (int step = 0; step < steps; ++step) {
-      Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
-      receive();
-      const double start_us = now_us();
-      sum_ = last_.front();
-      for (std::size_t w = 1; w < last_.size(); ++w)
-        sum_elements(sum_.data(), sum_.data(), last_[w].data(), sum_.size(), DataType::float32);
-      record.sum_us = now_us() - start_us;
-      answer();
-      record.end_us = now_us();
-      times.push_back(record);
-    }
-    return times;
-  }
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
   [[nodiscard]] std::size_t held_bytes() const override {
     return (last_.size() + 1) * sum_.size() * sizeof(float);
@@ -55,6 +39,16 @@ class LazyServer final : public StepServer {
   [[nodiscard]] std::size_t shard_bytes() const override { return sum_.size() * sizeof(float); }
 
  private:
+  double serve_step() override {
+    receive();
+    const double start_us = now_us();
+    sum_ = last_.front();
+    for (std::size_t w = 1; w < last_.size(); ++w)
+      sum_elements(sum_.data(), sum_.data(), last_[w].data(), sum_.size(), DataType::float32);
+    const double sum_us = now_us() - start_us;
+    answer();
+    return sum_us;
+  }
   static int rank_of(std::size_t worker) { return static_cast<int>(worker) + 1; }
   void receive() {
     stand_at_next(Standpoint::gradients);
