@@ -1,6 +1,11 @@
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
 #include "containers/engine_choice.hpp"
 #include "containers/paths.hpp"
 #include "containers/run_folder.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "real_support.hpp"
 #include "support.hpp"
 #include "tests/containers/temp_user.hpp"
@@ -71,12 +76,23 @@ TEST_CASE("an ordinary user's Apptainer ranks share one user namespace with the 
 
 TEST_CASE("a user outside the docker group is told what to do") {
   if (!is_root()) SKIP("needs root to make a user");
-  if (find_program("docker").empty() || !std::filesystem::exists("/var/run/docker.sock"))
-    SKIP("needs a dockerd that runs for all: /var/run/docker.sock (systemctl start docker)");
+  // As a dockerd that runs for all makes it: for root and a group that the user is not in.
+  const TempFolder open;
+  std::filesystem::permissions(open.path(), std::filesystem::perms{0755});
+  sockaddr_un address{AF_UNIX, {}};
+  const std::string path = open.path() + "/docker.sock";
+  REQUIRE(path.size() < sizeof address.sun_path);
+  path.copy(address.sun_path, path.size());
+  const FileDescriptor listens(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(bind(listens.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(listen(listens.get(), 1) == 0);
+  REQUIRE(chmod(path.c_str(), 0660) == 0);
+  const ScopedVariable host("DOCKER_HOST", "unix://" + path);
   const TempUser user;
   const std::string answer =
       user.run([] { return unavailable_reason(shipped("cross-docker")).value_or("available"); });
   INFO(answer);
+  CHECK(answer.find("may not open the Docker socket " + path) != std::string::npos);
   CHECK(answer.find("usermod -aG docker") != std::string::npos);
 }
 
