@@ -119,7 +119,8 @@ void judge_cells(Comparison& result) {
   for (auto& cell : result.cells) {
     cell.time_ratio = time_ratio_anyway(cell.b, cell.a);
     cell.note = unlike_note(cell);
-    if (!cell.note.empty() && !result.options.anyway) continue;
+    cell.unlike = !cell.note.empty() && !result.options.anyway;
+    if (cell.unlike) continue;
     for (const auto& [side, failures] : {std::pair("A", &cell.failures_a), {"B", &cell.failures_b}})
       if (!failures->empty()) add_note(cell.note, fmt::format("{} {}", side, *failures));
     if (!cell.time_ratio.interval) {

@@ -105,7 +105,8 @@ struct ComparedCell {
   CellFigure a;
   CellFigure b;
   std::optional<Difference> placement;  ///< set when the ranks were let run elsewhere
-  Ratio time_ratio;                     ///< time of B / time of A
+  bool unlike = false;  ///< timed in another way or elsewhere, and so without a verdict
+  Ratio time_ratio;     ///< time of B / time of A
   Verdict verdict = Verdict::unclear;
   std::optional<int> launches_needed;  ///< per side, for an UNCLEAR that more would settle
   std::string note;                    ///< why there is no verdict, or what to bear in mind

@@ -69,41 +69,91 @@ std::string change_text(const ComparedCell& cell) {
 
 void add_findings(Gate& gate) {
   for (const auto& cell : gate.comparison.cells) {
+    const auto key = key_of(cell.b);
     if (cell.verdict == Verdict::slower) {
-      gate.findings.push_back({"slower", change_text(cell)});
+      gate.findings.push_back({"slower", change_text(cell), key});
     } else if (cell.fails_in_b()) {
-      gate.findings.push_back({"failed", cell_words(cell.b) + ": " + cell.failures_b});
-    } else if (cell.verdict == Verdict::not_judged || !cell.time_ratio.interval) {
-      gate.findings.push_back({"not judged", change_text(cell)});
-      continue;
+      gate.findings.push_back({"failed", cell_words(cell.b) + ": " + cell.failures_b, key});
+    } else if (cell.unlike && !cell.placement) {
+      gate.findings.push_back({"not judged", change_text(cell), key});
     } else {
+      if (cell.unlike || cell.verdict == Verdict::not_judged || !cell.time_ratio.interval)
+        gate.findings.push_back({"not judged", change_text(cell), ""});
       continue;
     }
-    gate.tripped.push_back(key_of(cell.b));
+    gate.tripped.push_back(key);
   }
   for (const auto& group : missing_groups(gate.comparison.missing))
     if (group.missing_in == "B")
-      gate.findings.push_back({"failed", group.what + ": " + group.reason});
+      gate.findings.push_back({"failed", group.what + ": " + group.reason, ""});
 }
 
-/// Whether the second look says anything of a cell: one that was timed otherwise clears nothing.
-bool seen_again(const Gate& second, const CellFigure& figure) {
-  return std::ranges::any_of(second.comparison.cells, [&](const ComparedCell& cell) {
-    return key_of(cell.b) == key_of(figure) &&
-           (cell.fails_in_b() || time_ratio(cell.b, cell.a).interval);
+const GateFinding* finding_of(const Gate& gate, const std::string& cell) {
+  const auto found = std::ranges::find(gate.findings, cell, &GateFinding::cell);
+  return found == gate.findings.end() ? nullptr : &*found;
+}
+
+/// What a look says of a cell; nullptr where it cannot tell, which clears nothing.
+const ComparedCell* seen_in(const Gate& look, const std::string& cell) {
+  const auto found = std::ranges::find_if(look.comparison.cells, [&](const ComparedCell& one) {
+    return key_of(one.b) == cell && (one.fails_in_b() || (!one.unlike && one.time_ratio.interval));
   });
+  return found == look.comparison.cells.end() ? nullptr : &*found;
 }
 
-/// The second look, and what to say of cells that it does not judge. Where all were timed
-/// otherwise, as batches are sized by each run for itself, it is empty.
+/// Why a look does not see a cell.
+std::string why_unseen(const Gate& look, const std::string& cell) {
+  for (const auto& one : look.comparison.missing)
+    if (key_of(one.figure) == cell) return one.reason;
+  const bool there = std::ranges::any_of(
+      look.comparison.cells, [&](const ComparedCell& one) { return key_of(one.b) == cell; });
+  return there ? "it was timed otherwise" : "it has no result in that regime";
+}
+
+/// A look at what had tripped, and why it sees nothing: "" where it does.
 std::pair<Gate, std::string> looked_again(ComparisonSide reference, ComparisonSide again,
                                           const ComparisonOptions& options) {
   try {
-    return {first_look(std::move(reference), std::move(again), options), "it was timed otherwise"};
+    return {first_look(std::move(reference), std::move(again), options), ""};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::input) throw;
     return {Gate{}, join(split(error.what(), '\n'), " ")};
   }
+}
+
+/// What a look that sees it makes of a cell's finding. @returns whether to look once more
+bool settle(GateFinding& finding, const Gate& look, const ComparedCell& seen) {
+  const bool was_judged = finding.what != "not judged";
+  if (const auto* repeated = finding_of(look, finding.cell)) {
+    finding = *repeated;
+    if (was_judged) finding.text += "; measured twice";
+    return !was_judged;
+  }
+  finding.what = "cleared";
+  finding.text = cell_words(seen.b) + (was_judged ? ": was slower or failed, and did not when it "
+                                                    "was measured again"
+                                                  : ": was timed otherwise than the reference, and "
+                                                    "is not surely slower when measured again");
+  return false;
+}
+
+/// What a gate on a busy machine is worth; "" where it would have seen a tenth.
+std::string hidden_text(const Gate& gate) {
+  constexpr double kSeen = 1.1;
+  const auto hidden = gate.may_hide();
+  if (!hidden || *hidden <= kSeen) return "";
+  return fmt::format(
+      "; half of the cells could be {:.3g} times slower without showing: a quieter "
+      "machine or more launches (--set protocol.launches=N) see more",
+      *hidden);
+}
+
+/// Nothing that the reference has gave a result here: compare_sides() has nothing to compare.
+void add_all_missing(Gate& gate, const ComparisonSide& reference, const ComparisonSide& now) {
+  std::set<std::string> known;
+  for (const auto& figure : reference.figures) known.insert(key_of(figure));
+  for (const auto& [figure, reason] : now.without_result)
+    if (known.contains(key_of(figure))) gate.comparison.missing.push_back({figure, "B", reason});
 }
 
 }  // namespace
@@ -114,7 +164,9 @@ Verdict Gate::verdict() const {
   };
   if (has("slower") || has("failed")) return Verdict::slower;
   const bool judged = std::ranges::any_of(comparison.cells, [](const ComparedCell& cell) {
-    return cell.time_ratio.interval && cell.verdict != Verdict::not_judged;
+    if (cell.verdict == Verdict::same || cell.verdict == Verdict::faster) return true;
+    const auto& interval = cell.time_ratio.interval;
+    return cell.verdict == Verdict::unclear && !cell.unlike && interval && interval->high < kBlind;
   });
   return judged ? Verdict::same : Verdict::unclear;
 }
@@ -129,6 +181,16 @@ std::optional<double> Gate::may_hide() const {
   return *middle;
 }
 
+std::string Gate::outcome() const {
+  const auto found = verdict();
+  if (found == Verdict::slower) return "NOT PASSED";
+  if (found == Verdict::same) return "passed" + hidden_text(*this);
+  const std::string nothing = "nothing could be judged";
+  if (!may_hide()) return nothing;
+  return fmt::format("{}: each cell could be {:g} times slower without showing{}", nothing, kBlind,
+                     hidden_text(*this));
+}
+
 Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOptions& options) {
   Gate gate;
   auto unknown = keep_known_regimes(reference, now);
@@ -136,47 +198,38 @@ Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOp
   gate.comparison.b = now;
   if (!reference.figures.empty() && !now.figures.empty())
     gate.comparison = compare_sides(std::move(reference), std::move(now), options);
+  else
+    add_all_missing(gate, reference, now);
   add_findings(gate);
   std::ranges::move(unknown, std::back_inserter(gate.findings));
   return gate;
 }
 
-Gate second_look(Gate first, ComparisonSide reference, ComparisonSide again,
-                 const ComparisonOptions& options) {
-  const auto [second, reason] = looked_again(std::move(reference), std::move(again), options);
-  const auto tripped = [](const Gate& gate, const CellFigure& figure) {
-    return std::ranges::find(gate.tripped, key_of(figure)) != gate.tripped.end();
-  };
-  std::vector<GateFinding> unseen;
-  for (auto& cell : first.comparison.cells) {
-    if (!tripped(first, cell.b) || tripped(second, cell.b)) continue;
-    if (!seen_again(second, cell.b)) {
-      unseen.push_back({cell.verdict == Verdict::slower ? "slower" : "failed",
-                        change_text(cell) + "; not judged again: " + reason});
+Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
+               const ComparisonOptions& options) {
+  const auto [look, blind] = looked_again(std::move(reference), std::move(again), options);
+  const std::string unseen = "; not judged again: ";
+  std::vector<std::string> left;
+  for (auto& finding : gate.findings) {
+    if (std::ranges::find(gate.tripped, finding.cell) == gate.tripped.end()) continue;
+    const auto* seen = seen_in(look, finding.cell);
+    if (seen == nullptr) {
+      if (finding.what != "not judged")
+        finding.text = finding.text.substr(0, finding.text.find(unseen)) + unseen +
+                       (blind.empty() ? why_unseen(look, finding.cell) : blind);
+      left.push_back(finding.cell);
       continue;
     }
-    cell.verdict = Verdict::same;
-    cell.failures_b.clear();
-    cell.note = "was slower or failed, and did not when it was measured again";
+    if (settle(finding, look, *seen)) left.push_back(finding.cell);
+    for (auto& cell : gate.comparison.cells) {
+      if (key_of(cell.b) != finding.cell) continue;
+      cell.verdict = seen->verdict;
+      cell.failures_b = seen->failures_b;
+      cell.note = finding.what == "cleared" ? finding.text : seen->note;
+    }
   }
-  std::vector<GateFinding> kept;
-  for (auto& finding : first.findings)
-    if (finding.what != "slower" && finding.what != "failed") kept.push_back(std::move(finding));
-  first.findings.clear();
-  for (const auto& cell : first.comparison.cells)
-    if (tripped(first, cell.b) && !tripped(second, cell.b) && seen_again(second, cell.b))
-      first.findings.push_back({"cleared", cell_words(cell.b) + ": " + cell.note});
-  for (const auto& finding : second.findings)
-    if (finding.what == "slower" || finding.what == "failed")
-      first.findings.push_back({finding.what, finding.text + "; measured twice"});
-  std::ranges::move(unseen, std::back_inserter(first.findings));
-  // What was never measured at all has no second look.
-  for (const auto& group : missing_groups(first.comparison.missing))
-    if (group.missing_in == "B")
-      first.findings.push_back({"failed", group.what + ": " + group.reason});
-  std::ranges::move(kept, std::back_inserter(first.findings));
-  first.tripped = second.tripped;
-  return first;
+  gate.tripped = std::move(left);
+  return gate;
 }
 
 }  // namespace dynamiccl

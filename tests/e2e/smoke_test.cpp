@@ -155,3 +155,37 @@ TEST_CASE("an aggregator sums for a launch and ends with it; killed, the launch 
   CHECK(aggregators().empty());
   CHECK(program.processes().empty());
 }
+
+TEST_CASE("a gate measures its reference's experiment, and fails on what has no result any more") {
+  Program program;
+  const auto run = program.run(
+      {"run", program.file("good.toml", one_cell("\"bare-metal\"", "gloo") +
+                                            "[protocol]\nlaunches = 2\nretries = 0\n"
+                                            "iterations = 5\nbatch_target = 0\n[protocol.noise]\n"
+                                            "wait = 0\n")});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  // Two launches give no interval.
+  const auto open = program.run({"gate", program.db()});
+  INFO(open.err << open.out);
+  CHECK(open.exit_code == 5);
+  CHECK(open.out.find("not judged: bare-metal gloo ring allreduce 1 KiB") != std::string::npos);
+  CHECK(open.out.find("1 cell compared with run ") != std::string::npos);
+  CHECK(open.out.find(": nothing could be judged\n") != std::string::npos);
+  for (const auto& file : std::filesystem::directory_iterator(program.folder()))
+    CHECK(file.path().filename().string().find("gate-") == std::string::npos);
+
+  const std::string faulty = DYNAMICCL_BINARY_DIR "/tests/dynamiccl-worker-faulty";
+  if (!std::filesystem::exists(faulty)) return;
+  program.replace_worker("dynamiccl-worker", faulty);
+  const std::string first = program.value("SELECT uuid FROM run ORDER BY id LIMIT 1");
+  const auto wrong = program.run({"gate", program.db() + ":" + first, "--json"});
+  INFO(wrong.err << wrong.out);
+  CHECK(wrong.exit_code == 3);
+  const auto said = nlohmann::json::parse(wrong.out);
+  CHECK(said.at("exit_code") == 3);
+  REQUIRE(said.at("findings").size() == 1);
+  CHECK(said.at("findings")[0].at("what") == "failed");
+  CHECK(said.at("findings")[0].at("text").get<std::string>().find("wrong data on rank") !=
+        std::string::npos);
+}
