@@ -134,8 +134,12 @@ void TableReader::note(const std::string& key, const std::string& message) const
 
 void TableReader::wrong_type(const std::string& key, const toml::node& node,
                              const std::string& expected) {
-  mistakes_.add(node.source(),
-                fmt::format("{}: expected {}, found {}", dotted(key), expected, describe(node)));
+  std::string text =
+      fmt::format("{}: expected {}, found {}", dotted(key), expected, describe(node));
+  if (keys_ != nullptr)
+    for (const auto& [looked_for, hint] : keys_->hints)
+      if (looked_for == key + "=") text += "; " + hint;
+  mistakes_.add(node.source(), text);
 }
 
 void TableReader::wrong_whole(const std::string& key, const toml::node& node, std::int64_t minimum,

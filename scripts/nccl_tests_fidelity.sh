@@ -3,7 +3,7 @@
 # rank counts, launches alternated; nccl-tests runs twice a round, so that its own spread is printed next to ours.
 #   [BUNDLE=FOLDER] scripts/nccl_tests_fidelity.sh NCCL_TESTS_BUILD_FOLDER OUTPUT_FOLDER [ROUNDS] [GPUS] [SECONDS]
 # NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf, all_gather_perf and alltoallv_perf (2.18 or newer) built with
-# MPI=1. CALLS=N: calls per size (200).
+# MPI=1. CALLS=N: calls per size (200). COLLECTIVES="alltoallv": these alone.
 set -uo pipefail
 [ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 tests=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd) rounds=${3:-10} gpus=${4:-4} budget=${5:-420}
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 table=$out/fidelity.csv
 echo "round,who,collective,size_bytes,us,wrong" >"$table"
-calls=${CALLS:-200}
+calls=${CALLS:-200} collectives=${COLLECTIVES:-allreduce broadcast allgather alltoallv}
 # Every size once, each four times the one before, as nccl-tests steps through them; four are compared.
 sizes=(1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 268435456 1073741824)
 compared=" 1024 1048576 67108864 1073741824 "
@@ -49,7 +49,7 @@ run_theirs() { # ROUND WHO COLLECTIVE BINARY
 
 cells_of_launch() {
   local comma=
-  for collective in allreduce broadcast allgather alltoallv; do
+  for collective in $collectives; do
     for size in "${sizes[@]}"; do
       printf '%s\n  {"id": "%s %s", "collective": "%s", "size_bytes": %s, "datatype": "float32", "algorithm": "library", "in_place": false, "knobs": {}}' \
         "$comma" "$collective" "$size" "$collective" "$size"
@@ -94,11 +94,11 @@ for cell, values in times.items():
 PY
 }
 
-rows=(allreduce:all_reduce_perf broadcast:broadcast_perf allgather:all_gather_perf alltoallv:alltoallv_perf)
+declare -A binary=([allreduce]=all_reduce_perf [broadcast]=broadcast_perf [allgather]=all_gather_perf [alltoallv]=alltoallv_perf)
 for ((round = 1; round <= rounds && SECONDS < budget; ++round)); do
-  for row in "${rows[@]}"; do run_theirs "$round" theirs "${row%%:*}" "${row#*:}"; done
+  for one in $collectives; do run_theirs "$round" theirs "$one" "${binary[$one]}"; done
   run_ours "$round"
-  for row in "${rows[@]}"; do run_theirs "$round" again "${row%%:*}" "${row#*:}"; done
+  for one in $collectives; do run_theirs "$round" again "$one" "${binary[$one]}"; done
   echo "round $round done ($SECONDS s)"
 done
 python3 - "$table" <<'PY' | tee "$out/fidelity.md"

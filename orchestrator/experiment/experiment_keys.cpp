@@ -232,7 +232,10 @@ TableKeys protocol_keys() {
   protocol.needs = {{"max_launches", "target_interval"}};
   const std::string budget =
       "time_budget ends a run between blocks of launches, cell_time_cap the timed part of a cell";
-  protocol.hints = {{"max_seconds", budget},
+  protocol.hints = {{"verify=",
+                     "it holds for every call of all cells; cells that go unchecked are a run by "
+                     "themselves: --set protocol.verify=false --only 'size > 1MiB'"},
+                    {"max_seconds", budget},
                     {"max_time", budget},
                     {"timeout", "launch_timeout ends a launch"},
                     {"repetitions", "iterations are samples of a cell, launches whole starts"},

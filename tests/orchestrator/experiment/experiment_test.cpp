@@ -124,6 +124,7 @@ TEST_CASE("what no key can say is refused with what is nearest to it") {
     said(kGood + line + "\n", nearest);
   said(kGood + "[protocol]\nmax_seconds = 600\n", "time_budget");
   said(kGood + "[protocol]\nverify = \"last\"\n", "protocol.verify: expected true or false");
+  said(kGood + "[protocol]\nverify = \"last\"\n", "--set protocol.verify=false --only");
   const std::string mine = kGood + "[profile.mine]\nextends = \"single-docker\"\n";
   for (const auto& [line, nearest] :
        {std::pair{"volumes = [\"/dev/null:/dev/shm/x\"]", "mounts = [\"/FROM:/TO\"]"},
