@@ -65,6 +65,11 @@ std::optional<std::string> HeldCommand::read_line(const std::string& begin,
   }
 }
 
+bool HeldCommand::is_silent() const {
+  pollfd watched{output_, 0, 0};
+  return poll(&watched, 1, 0) > 0 && (watched.revents & POLLHUP) != 0;
+}
+
 void HeldCommand::let_go() { close_end(input_); }
 
 void HeldCommand::collect(Clock::time_point deadline) {

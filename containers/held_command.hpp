@@ -29,6 +29,8 @@ class HeldCommand {
   /// @returns the line, or nullopt when it has ended, time is up or interrupted
   std::optional<std::string> read_line(const std::string& begin, std::chrono::milliseconds most,
                                        bool (*interrupted)());
+  /// Nobody holds its stdout any more, as where it has ended by itself.
+  [[nodiscard]] bool is_silent() const;
   /// Lets go of its input. Idempotent.
   void let_go();
   /// The same, waits that long for its end, then ends its group.

@@ -98,6 +98,9 @@ std::string describe_end(const ProcessOutcome& outcome, Micros timeout, std::siz
                        timeout.seconds() < 10 ? fmt::format("{:.3g}", timeout.seconds())
                                               : fmt::format("{:.0f}", timeout.seconds()),
                        outcome.states.empty() ? "" : "; until then: " + join(outcome.states, "; "));
+  if (outcome.ended_early)
+    return "the aggregator that summed for the ranks ended before they did, and so they were "
+           "ended; if nobody did it, the kernel's log may say why; run again with --resume";
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return "";
   if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;
@@ -506,20 +509,29 @@ void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& con
   put_first(end.how);
 }
 
-}  // namespace
-
-FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
-                          const Environment& environment, const LaunchSite& site,
-                          const RunProtocol& protocol, const LaunchListeners& listeners) {
+ProcessOptions process_options(const PreparedLaunch& launch, const Environment& environment,
+                               const RunProtocol& protocol, const LaunchListeners& listeners) {
   ProcessOptions options;
   options.timeout = launch_timeout(protocol, launch.config.cells);
   options.stopped_limit = stopped_limit();
   options.marker = launch.start.uuid;
   options.on_stderr = listeners.on_stderr;
   options.on_look = listeners.on_look;
-  options.kill_elsewhere = [&] {
+  options.kill_elsewhere = [&environment] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };
+  // Without it some ranks would notice after seconds, and others wait for those.
+  if (launch.aggregator != nullptr)
+    options.enough = [&launch] { return launch.aggregator->is_silent(); };
+  return options;
+}
+
+}  // namespace
+
+FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
+                          const Environment& environment, const LaunchSite& site,
+                          const RunProtocol& protocol, const LaunchListeners& listeners) {
+  const auto options = process_options(launch, environment, protocol, listeners);
   BadEnd end{"", out_of_memory_counts(), interfaces_by_index(),
              site.cluster == nullptr && profile.kind == EnvironmentKind::bare_metal};
   const auto outcome = site.start(launch.commands, options);
