@@ -1,7 +1,8 @@
 // Do the agents find the fastest of SMPI's algorithms on machines that nobody here has? Lets them
 // search what scripts/simulated_arms.py simulated, every cell (machine, ranks, size) with all
 // algorithms as settings; the default is the better of Open MPI's and MPICH's own choice. One time
-// of each setting: a simulation repeats bit for bit.
+// of each setting: a simulation repeats bit for bit. Agents search twice: expecting nothing
+// before they look, and what the analytic models say of the same machine.
 //
 //   simulated_search ARMS.csv [AGENT...]
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,8 +19,10 @@
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/machine_model.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tuner/search/replay.hpp"
+#include "tuner/simulator/machine_cost.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 using namespace dynamiccl;
@@ -54,7 +58,83 @@ SimulatedCells read_arms(const std::string& path) {
   return cells;
 }
 
-SampledTask task_of(const SimulatedCells::value_type& entry) {
+/// What scripts/simulated_arms.py describes to SimGrid: links of 12.5 GB/s and 1 us, two to a
+/// switch.
+struct SimulatedShape {
+  std::string_view machine;
+  int ranks;
+  MachineShape shape;
+  std::vector<int> counts;
+  std::vector<int> up;
+  std::vector<int> cables;
+};
+
+MachineModel machine_of(const std::string& name, int ranks) {
+  using enum MachineShape;
+  static const std::vector<SimulatedShape> shapes{
+      {"fat-tree", 64, fat_tree, {8, 8}, {1, 4}, {1, 2}},
+      {"fat-tree", 256, fat_tree, {16, 16}, {1, 8}, {1, 2}},
+      {"torus", 64, torus, {4, 4, 4}, {}, {}},
+      {"torus", 256, torus, {8, 8, 4}, {}, {}},
+      {"dragonfly", 64, dragonfly, {4, 2, 4, 2}, {}, {2, 2, 1}},
+      {"dragonfly", 256, dragonfly, {4, 4, 4, 4}, {}, {2, 2, 1}}};
+  for (const SimulatedShape& one : shapes) {
+    if (one.machine != name || one.ranks != ranks) continue;
+    MachineModel machine;
+    machine.nodes = ranks;
+    machine.shape = one.shape;
+    machine.counts = one.counts;
+    machine.up = one.up;
+    machine.cables = one.cables;
+    machine.links[1].classes = {{0, one.shape == torus ? 1.0 : 2.0, 12500}};
+    return machine;
+  }
+  throw Error(ErrorKind::input, "no machine of simulated_arms.py: " + name);
+}
+
+/// The model that describes one of SMPI's algorithms, by what SMPI's manual says that it is; ""
+/// where none does: libraries' rules, and what takes several ranks of a node for granted.
+std::string_view model_of(std::string_view algorithm) {
+  static const std::map<std::string_view, std::string_view> models{{"lr", "ring"},
+                                                                   {"ompi_ring_segmented", "ring"},
+                                                                   {"rdb", "recursive_doubling"},
+                                                                   {"rab", "rabenseifner"},
+                                                                   {"rab1", "rabenseifner"},
+                                                                   {"rab2", "rabenseifner"},
+                                                                   {"rab_rdb", "rabenseifner"},
+                                                                   {"mvapich2_rs", "rabenseifner"},
+                                                                   {"redbcast", "nonoverlapping"},
+                                                                   {"default", "nonoverlapping"}};
+  const auto found = models.find(algorithm);
+  return found == models.end() ? "" : found->second;
+}
+
+/// ln(time) by arm: of the default what the fastest model says, as libraries choose with care; of
+/// what no model describes more than the slowest.
+std::vector<double> expected_of(const std::vector<std::string>& arms, const std::string& machine,
+                                int ranks, std::uint64_t bytes) {
+  std::map<std::string, double, std::less<>> us;
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (const PredictedTime& time : predict_collective(
+           machine_of(machine, ranks), Collective::allreduce, ranks, static_cast<double>(bytes)))
+    us[time.algorithm] = time.us;
+  for (const std::string& arm : arms)
+    if (const auto found = us.find(model_of(arm)); found != us.end()) {
+      least = std::min(least, found->second);
+      most = std::max(most, found->second);
+    }
+  std::vector<double> expected;
+  for (const std::string& arm : arms) {
+    const auto found = us.find(model_of(arm));
+    expected.push_back(std::log(arm == "default of a library" ? least
+                                : found == us.end()           ? 2 * most
+                                                              : found->second));
+  }
+  return expected;
+}
+
+SampledTask task_of(const SimulatedCells::value_type& entry, bool with_models) {
   const auto& [machine, ranks, bytes] = entry.first;
   std::map<std::string, double> times = entry.second;
   const bool mpich =
@@ -68,7 +148,9 @@ SampledTask task_of(const SimulatedCells::value_type& entry) {
             .scope = KnobScope::call,
             .target = "algorithm",
             .values = {"default"}};
+  std::vector<std::string> arms{"default of a library"};
   for (const auto& [algorithm, us] : times) {
+    arms.push_back(algorithm);
     knob.values.push_back(algorithm);
     task.arm_us.push_back({us});
   }
@@ -85,25 +167,69 @@ SampledTask task_of(const SimulatedCells::value_type& entry) {
   task.search.task.space = std::make_shared<const ActionSpace>(
       "simulated", std::vector{knob}, [](const ActionSpace&, const Action&) { return true; });
   set_task(task.search.task.state, task.search.task.key.task, task.search.size, task.search.size);
+  if (with_models) {
+    task.search.task.prior_log_us = expected_of(arms, machine, ranks, bytes);
+    task.search.task.prior_trust = 1;
+  }
   task.regime_id = machine;
   return task;
 }
 
-void search(const SimulatedCells& cells, const std::vector<std::string>& agents) {
+/// Means that measure each cell's default first and choose what was the fastest measured: without
+/// noise nothing else need be believed.
+class FastestMeasured final : public Agent {
+ public:
+  explicit FastestMeasured(const AgentOptions& options) : means_(make_agent("means", options)) {}
+  [[nodiscard]] std::string_view name() const override { return kFastestMeasured; }
+  Choice act(const Task& task) override { return means_->act(task); }
+  [[nodiscard]] bool plans() const override { return true; }
+  std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks,
+                                  std::size_t most) override {
+    std::vector<PlannedChoice> planned;
+    for (std::size_t t = 0; t < tasks.size() && planned.size() < most; ++t)
+      if (!seen_[tasks[t]->key].contains(0)) planned.push_back({t, {}});
+    return planned.empty() ? means_->plan(tasks, most) : planned;
+  }
+  void learn(const Task& task, std::size_t arm, const Trial& trial) override {
+    if (trial.ok) seen_[task.key][arm] = trial.time.count();
+    means_->learn(task, arm, trial);
+  }
+  [[nodiscard]] bool finished(const Task& task) const override { return means_->finished(task); }
+  [[nodiscard]] std::size_t recommend(const Task& task) const override {
+    const auto found = seen_.find(task.key);
+    if (found == seen_.end() || found->second.empty()) return means_->recommend(task);
+    return std::min_element(found->second.begin(), found->second.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
+  }
+  void reopen(const RegimeKey& key) override { means_->reopen(key); }
+
+  static constexpr const char* kFastestMeasured = "means, fastest measured";
+
+ private:
+  std::unique_ptr<Agent> means_;
+  std::map<RegimeKey, std::map<std::size_t, double>> seen_;
+};
+
+void search(const SimulatedCells& cells, const std::vector<std::string>& agents, bool with_models) {
   std::vector<SampledTask> tasks;
   std::size_t arms = 0;
   for (const auto& cell : cells) {
-    tasks.push_back(task_of(cell));
+    tasks.push_back(task_of(cell, with_models));
     arms += tasks.back().arm_us.size();
   }
   ReplayOptions options;
   options.agents = agents;
   options.worth = 1.01;
+  options.make = [](const std::string& name, const AgentOptions& agent) -> std::unique_ptr<Agent> {
+    if (name != FastestMeasured::kFastestMeasured) return nullptr;
+    return std::make_unique<FastestMeasured>(agent);
+  };
   fmt::print(
-      "{} cells, {} settings\n\n| agent | budget | evaluations | of exhaustive | gain of the "
+      "{} cells, {} settings, {}\n\n| agent | budget | evaluations | of exhaustive | gain of the "
       "oracle's | lowest seed | slower choices | worst time over the default's |\n"
       "|---|---|---|---|---|---|---|---|\n",
-      tasks.size(), arms);
+      tasks.size(), arms, with_models ? "expecting what the models say" : "expecting nothing");
   for (const double budget : {0.05, 0.1, 0.15, 0.2, 0.25}) {
     options.evaluations = static_cast<int>(budget * static_cast<double>(arms));
     for (const ReplayScore& score : replay(tasks, options, nullptr))
@@ -120,8 +246,9 @@ void search(const SimulatedCells& cells, const std::vector<std::string>& agents)
 int main(int argc, char** argv) try {
   if (argc < 2) throw Error(ErrorKind::input, "simulated_search ARMS.csv [AGENT...]");
   std::vector<std::string> agents(argv + 2, argv + argc);
-  if (agents.empty()) agents = {"random", "means", "bandit"};
-  search(read_arms(argv[1]), agents);
+  if (agents.empty()) agents = {"random", "bandit", "means", FastestMeasured::kFastestMeasured};
+  const SimulatedCells cells = read_arms(argv[1]);
+  for (const bool with_models : {false, true}) search(cells, agents, with_models);
   return 0;
 } catch (const Error& error) {
   fmt::print(stderr, "{}\n", error.what());

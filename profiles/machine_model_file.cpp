@@ -272,14 +272,19 @@ std::vector<std::string> machine_model_names(const std::string& folder) {
   return names;
 }
 
-MachineModel read_machine_model(const std::string& name_or_path, const std::string& folder,
-                                const std::vector<std::string>& overrides) {
+std::string machine_model_path(const std::string& name_or_path, const std::string& folder) {
   const bool is_path = name_or_path.ends_with(".toml");
   const std::string path = is_path ? name_or_path : folder + "/" + name_or_path + ".toml";
   if (!is_path && !std::filesystem::exists(path))
     throw Error(ErrorKind::input,
                 TableReader::unknown_name("machine", name_or_path, machine_model_names(folder)) +
                     "; a file of your own is named by its path, which ends in .toml");
+  return path;
+}
+
+MachineModel read_machine_model(const std::string& name_or_path, const std::string& folder,
+                                const std::vector<std::string>& overrides) {
+  const std::string path = machine_model_path(name_or_path, folder);
   return parse_machine_model(read_input_file(path), path, overrides);
 }
 

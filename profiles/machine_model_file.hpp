@@ -13,6 +13,11 @@ namespace dynamiccl {
 MachineModel parse_machine_model(const std::string& text, const std::string& source,
                                  const std::vector<std::string>& overrides = {});
 
+/// The path of a machine's file.
+/// @param name_or_path a path ends in .toml
+/// @throws Error(input) naming the machines there are
+std::string machine_model_path(const std::string& name_or_path, const std::string& folder);
+
 /// The file of a machine by its name or path.
 /// @param folder of the files that have names
 /// @throws Error(input) naming the machines there are

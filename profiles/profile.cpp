@@ -116,6 +116,11 @@ std::string to_json(const EnvironmentProfile& profile) {
   if (!profile.cluster.empty()) keys["cluster"] = profile.cluster;
   if (profile.cpu_limit) keys["cpu_limit"] = *profile.cpu_limit;
   if (profile.options != ContainerOptions{}) keys["options"] = options_json(profile.options);
+  if (profile.simulated()) {
+    keys["kind"] = name_of(ProfileKind::simulated);
+    keys["machine"] = profile.machine;
+    keys["machine_toml"] = profile.machine_toml;
+  }
   return keys.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -139,11 +144,12 @@ std::string to_toml_keys(const EnvironmentProfile& profile) {
       "ipc = \"{}\"\nuts = \"{}\"\npid = \"{}\"\nuser = \"{}\"\nshm_size = {}\n"
       "capabilities = {}\nsecurity_options = {}\nlauncher = \"{}\"\ngpus = \"{}\"\n"
       "declared_aggregation = {}\nunprivileged_variant = {}\n",
-      name_of(profile.kind), quoted(profile.description), profile.ranks_per_container,
+      name_of(profile.profile_kind()), quoted(profile.description), profile.ranks_per_container,
       name_of(profile.network), name_of(profile.ipc), name_of(profile.uts), name_of(profile.pid),
       name_of(profile.user), profile.shm_size.count(), toml_capabilities(profile),
       texts(profile.security_options), name_of(profile.launcher), name_of(profile.gpus),
       quoted(profile.declared_aggregation), quoted(profile.unprivileged_variant));
+  if (profile.simulated()) text += fmt::format("machine = {}\n", quoted(profile.machine));
   if (!profile.cpus.empty()) text += fmt::format("cpus = {}\n", quoted(profile.cpus));
   if (!profile.shared_tmpfs.empty())
     text += fmt::format("shared_tmpfs = {}\n", quoted(profile.shared_tmpfs));
@@ -162,7 +168,10 @@ EnvironmentProfile profile_from_json(const std::string& text) {
   using nlohmann::json;
   EnvironmentProfile profile;
   try {
-    const json o = parsed_json(text);
+    json o = parsed_json(text);
+    profile.machine = o.value("machine", "");
+    profile.machine_toml = o.value("machine_toml", "");
+    if (profile.simulated()) o["kind"] = name_of(EnvironmentKind::bare_metal);
     o.get_to(profile);
     profile.shm_size = Bytes(o.at("shm_size_bytes").get<std::uint64_t>());
     for (const auto& [backend, settings] : o.at("backend").items()) {

@@ -22,6 +22,10 @@ DYN_NAMED_ENUM(Sharing, "sharing", '-', host, shared, private_);
 DYN_NAMED_ENUM(LauncherPlace, "launcher place", '-', outside, inside);
 /// Which GPUs a rank's container sees.
 DYN_NAMED_ENUM(GpuVisibility, "gpu visibility", '-', none, one_per_rank, all);
+/// What a profile's `kind` may say: the environments of ranks that run, in their order, and that of
+/// ranks that SimGrid simulates.
+DYN_NAMED_ENUM(ProfileKind, "environment", '-', bare_metal, singularity, single_docker,
+               cross_docker, simulated);
 /// A Linux capability given to containers, never without saying what for.
 struct Capability {
   std::string name;    ///< "SYS_PTRACE"
@@ -78,9 +82,18 @@ struct EnvironmentProfile {
   /// The profile that takes this one's place for a user who may only make user namespaces (not
   /// root, no setuid engine); empty: none is needed or none exists.
   std::string unprivileged_variant;
+  /// Of the kind `simulated`: the machine's name or file as it was given, and, once an experiment
+  /// is loaded, its text (profiles/machines); "" = ranks run here. Their `kind` is then bare metal.
+  std::string machine;
+  std::string machine_toml;
   std::string cluster;  ///< how ranks get to which number of other machines, "" = all on this one;
                         ///< part of a group's identity, never read from a profile's file
 
+  [[nodiscard]] bool simulated() const { return !machine.empty(); }
+  /// As its file says it.
+  [[nodiscard]] ProfileKind profile_kind() const {
+    return simulated() ? ProfileKind::simulated : static_cast<ProfileKind>(kind);
+  }
   /// Containers of Docker or Podman.
   [[nodiscard]] bool in_engine() const {
     return kind == EnvironmentKind::single_docker || kind == EnvironmentKind::cross_docker;

@@ -25,7 +25,7 @@ EnvironmentProfile read_profile(const ProfileFile& file, const EnvironmentProfil
   EnvironmentProfile start = base != nullptr ? *base : EnvironmentProfile{};
   if (base == nullptr && !keys.has("kind"))
     keys.complain("kind", fmt::format("the profile needs the key kind or extends; kinds: {}",
-                                      join(all_names<EnvironmentKind>(), ", ")));
+                                      join(all_names<ProfileKind>(), ", ")));
   start.name = keys.text("name").value_or("");
   keys.text("extends");
   EnvironmentProfile profile = apply_profile_keys(start, keys);

@@ -11,6 +11,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "profiles/docker_args.hpp"
 #include "profiles/strict_toml.hpp"
 
@@ -101,8 +102,12 @@ std::vector<Key> common_keys() {
   const ValueRule sharing = rule::word<Sharing>();
   return {
       {"extends", rule::text(), "the profile that this one starts from"},
-      {"kind", rule::word<EnvironmentKind>(), "what separates ranks from each other and the host",
+      {"kind", rule::word<ProfileKind>(),
+       "what separates ranks from each other and the host; simulated: they do not run",
        "of the profile that it extends"},
+      {"machine", rule::filled_text(),
+       "whose ranks SimGrid simulates: a name that `dynamiccl predict` lists, or a file",
+       "ranks run here"},
       {"description", rule::text(Lines::many), "one sentence"},
       {"ranks_per_container", rule::whole(0, kMaxRanksPerContainer),
        "0: all ranks in one container", "0"},
@@ -353,16 +358,34 @@ const char* first_option(const ContainerOptions& options) {
   return options.mounts.empty() ? "docker_args" : "mounts";
 }
 
+/// Where ranks do not run, nothing is set for them; and nobody may take them for ranks that do.
+template <class Refuse>
+void check_simulated(const EnvironmentProfile& profile, const Refuse& refuse) {
+  const bool named = is_simulated(profile.name);
+  refuse(profile.simulated() && !named, "machine",
+         fmt::format("\"machine\" needs a name that says so: [profile.{}{}]", kSimulatedPrefix,
+                     profile.name));
+  refuse(!profile.simulated() && named, "kind",
+         fmt::format("names that begin with \"{}\" are of profiles with kind = \"simulated\"",
+                     kSimulatedPrefix));
+  refuse(profile.simulated() && !profile.environment.empty(), "environment",
+         "\"environment\" sets variables of ranks that run, and simulated ones do not");
+  refuse(profile.simulated() && !profile.backend_settings.empty(), "backend",
+         "\"backend\" sets what libraries take, and simulated ranks load none");
+  refuse(profile.simulated() && profile.gpus != GpuVisibility::none, "gpus",
+         "\"gpus\" must be \"none\": simulated ranks see none");
+}
+
 /// Notes what contradicts itself (a shm size on the host's /dev/shm, capabilities on bare metal).
 void check_profile(const EnvironmentProfile& profile, const TableReader& keys) {
-  const bool docker = profile.kind == EnvironmentKind::single_docker ||
-                      profile.kind == EnvironmentKind::cross_docker;
+  const bool docker = profile.in_engine();
   std::set<std::string> refused;  // one mistake a key
   const auto refuse = [&](bool wrong, const std::string& key, const std::string& why) {
     if (!wrong || !refused.insert(key).second) return;
-    keys.complain(key,
-                  fmt::format("profile \"{}\" ({}): {}", profile.name, name_of(profile.kind), why));
+    keys.complain(key, fmt::format("profile \"{}\" ({}): {}", profile.name,
+                                   name_of(profile.profile_kind()), why));
   };
+  check_simulated(profile, refuse);
   const bool bare = profile.kind == EnvironmentKind::bare_metal;
   for (const auto& [key, sharing] : {std::pair{"network", profile.network},
                                      {"ipc", profile.ipc},
@@ -432,10 +455,38 @@ const TableKeys& profile_file_keys() {
   return keys;
 }
 
+namespace {
+
+static_assert(static_cast<int>(ProfileKind::simulated) ==
+              static_cast<int>(NameTable<EnvironmentKind>::entries.size()));
+
+void read_kind(EnvironmentProfile& profile, TableReader& keys) {
+  const auto kind = keys.name<ProfileKind>("kind");
+  assign(profile.machine, keys.text("machine"));
+  if (kind && *kind != ProfileKind::simulated) profile.kind = static_cast<EnvironmentKind>(*kind);
+  if (kind == ProfileKind::simulated) {
+    profile.kind = EnvironmentKind::bare_metal;
+    // What the profile that it extends sets for ranks is not for these.
+    profile.gpus = GpuVisibility::none;
+    profile.environment.clear();
+    profile.backend_settings.clear();
+    if (!profile.simulated())
+      keys.complain("kind", fmt::format("profile \"{}\": \"simulated\" needs machine = \"NAME\", "
+                                        "one that `dynamiccl predict` lists or a file",
+                                        profile.name));
+  } else if (kind && profile.simulated()) {
+    keys.complain("machine", fmt::format("profile \"{}\": \"machine\" goes with kind = "
+                                         "\"simulated\"",
+                                         profile.name));
+  }
+}
+
+}  // namespace
+
 EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, TableReader& keys) {
   const std::size_t before = keys.mistakes().count();
   EnvironmentProfile profile = base;
-  assign(profile.kind, keys.name<EnvironmentKind>("kind"));
+  read_kind(profile, keys);
   assign(profile.description, keys.text("description"));
   if (const auto count = keys.integer("ranks_per_container"))
     profile.ranks_per_container = static_cast<int>(*count);

@@ -509,6 +509,28 @@ void keep_used_profiles(const Profiles& all, Experiment& experiment) {
   }
 }
 
+/// What is simulated and what is measured are never of one run, so that no table sets them against
+/// each other.
+void refuse_mixed_kinds(const TableReader& root, const Profiles& all,
+                        const Experiment& experiment) {
+  std::string simulated;
+  std::string measured;
+  for (const auto& dimension : experiment.dimensions)
+    for (const auto& choice : dimension)
+      if (choice.environment && all.contains(*choice.environment))
+        (all.at(*choice.environment).simulated() ? simulated : measured) = *choice.environment;
+  if (simulated.empty()) return;
+  if (!measured.empty())
+    root.complain("axes", fmt::format("{} is simulated and {} is measured: give each an experiment "
+                                      "of its own, as their times are never compared",
+                                      simulated, measured));
+  for (const char* key : {"cluster", "tune"})
+    if (root.has(key))
+      root.complain(key, fmt::format("[{}] is about ranks that run, and those of {} are simulated: "
+                                     "leave it out",
+                                     key, simulated));
+}
+
 }  // namespace
 
 Experiment parse_experiment(const std::string& text, const std::string& source,
@@ -528,6 +550,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
       root.integer("seed").value_or(static_cast<std::int64_t>(experiment.seed)));
   const Profiles all = with_overrides(root, profiles);
   read_dimensions(root, all, experiment);
+  refuse_mixed_kinds(root, all, experiment);
   read_protocol(root, experiment.protocol);  // before the work, which is compared with it
   read_work(root, experiment);
   read_knobs(root, experiment);

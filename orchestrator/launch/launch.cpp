@@ -27,6 +27,7 @@
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/launch/observe.hpp"
 #include "orchestrator/launch/post_mortem.hpp"
+#include "orchestrator/launch/simulated_launch.hpp"
 #include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
@@ -404,6 +405,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
                     "name one where this user may write with --db, or another place for "
                     "launches with --out where there is such an option",
                     launch.folder, error.message()));
+  if (profile.simulated()) only_simulated_samples(launch.config);
   bring_tables(launch.config.cells, launch.folder);
   launch.aggregator = start_aggregator(launch.config, site, launch.folder);
   std::string run_json = launch.folder + "/run.json";
@@ -415,18 +417,22 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
         RecordServer::Launch{launch.folder, launch.start.run_json, group.ranks});
     run_json = launch.records->place();
   }
-  launch.commands = make_commands(group, profile, shape, site, run_json,
-                                  [&](int rank, const std::vector<std::string>& command,
-                                      const std::map<std::string, std::string>& env) {
-                                    return environment.wrap_rank(rank, command, env);
-                                  });
+  const auto wrap_rank = [&](int rank, const std::vector<std::string>& command,
+                             const std::map<std::string, std::string>& env) {
+    return environment.wrap_rank(rank, command, env);
+  };
+  launch.commands = profile.simulated()
+                        ? simulated_commands(launch.config, profile)
+                        : make_commands(group, profile, shape, site, run_json, wrap_rank);
   const std::string token = launch.records == nullptr ? "" : launch.records->token();
   if (!token.empty()) give_token(launch.commands, token);
   if (site.cluster && shape.step_prefix.empty() && needs_rendezvous(group.backend))
     hold_ranks(launch.commands, token);
   launch.start.argv = recorded_argv(launch.commands);
   launch.start.environment_json = recorded_environment(launch.commands);
-  launch.start.container_json = environment.provenance().dump();
+  auto provenance = environment.provenance();
+  if (profile.simulated()) provenance["simulated"] = profile.description;
+  launch.start.container_json = provenance.dump();
   return launch;
 }
 
@@ -512,7 +518,9 @@ void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& con
 ProcessOptions process_options(const PreparedLaunch& launch, const Environment& environment,
                                const RunProtocol& protocol, const LaunchListeners& listeners) {
   ProcessOptions options;
-  options.timeout = launch_timeout(protocol, launch.config.cells);
+  const bool simulated = profile.simulated();
+  options.timeout = simulated ? simulated_timeout(launch.config.cells.size())
+                              : launch_timeout(protocol, launch.config.cells);
   options.stopped_limit = stopped_limit();
   options.marker = launch.start.uuid;
   options.on_stderr = listeners.on_stderr;
@@ -539,21 +547,26 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   FinishedLaunch finished;
   std::vector<std::string> problems;
   if (launch.records != nullptr) problems = launch.records->finish(kLateRecords);
+  if (simulated) write_simulated_records(launch.config);
   const auto noise = noise_between(launch.noise_before, probe_noise());
   finished.end.noise_json = noise.dump();
   finished.records = read_launch_records(launch.config, problems);
   end.how = describe_end(outcome, options.timeout, finished.records.size());
-  finished.end.noise_flags_json =
-      nlohmann::json(noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
-                                 protocol.noise, site.cores))
-          .dump();
+  // What else this machine does changes nothing in a simulation.
+  const auto flags = simulated
+                         ? std::vector<std::string>()
+                         : noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
+                                       protocol.noise, site.cores);
+  finished.end.noise_flags_json = nlohmann::json(flags).dump();
   const auto check = check_records(launch.config, finished.records);
   finished.failed_cells = check.failed_cells;
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
-  const auto observed =
-      observe(profile, launch.config, hosts_of(environment, site, launch.commands),
-              finished.records, finished.end);
-  problems.insert(problems.end(), observed.begin(), observed.end());
+  if (!simulated) {
+    const auto observed =
+        observe(profile, launch.config, hosts_of(environment, site, launch.commands),
+                finished.records, finished.end);
+    problems.insert(problems.end(), observed.begin(), observed.end());
+  }
   // How the processes ended explains missing records, not the other way round.
   if (!end.how.empty()) explain_end(end, site, launch.config, outcome, finished.records, problems);
   finished.end.reason = join(problems, "; ");

@@ -15,6 +15,7 @@
 #include "core/vocabulary/malloc_settings.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/launcher.hpp"
+#include "orchestrator/launch/simulated_launch.hpp"
 #include "profiles/detect/probes/cpu_probe.hpp"
 #include "profiles/detect/probes/settings_files.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -86,6 +87,10 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
   }
   for (const auto& [name, profile] : profiles) {
     if (const auto reason = unavailable_reason(profile)) can.environment_reasons[name] = *reason;
+    if (profile.simulated()) {
+      can_simulate(profile, can);
+      continue;
+    }
     if (profile.launcher == LauncherPlace::inside) continue;
     for (const auto& entry : NameTable<Backend>::entries) {
       const auto& launcher = launcher_for(entry.value);

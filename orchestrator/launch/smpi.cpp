@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "containers/command.hpp"
 #include "core/vocabulary/error.hpp"
@@ -70,28 +71,59 @@ constexpr std::array kTraced{
     Traced{Collective::alltoall, "alltoall", "alltoall {1} {1} 1 1",
            "MPI_Alltoall(from, part, MPI_FLOAT, to, part, MPI_FLOAT, MPI_COMM_WORLD)"}};
 
-/// A program of one call, whose end it prints: all ranks begin at 0. Buffers of all ranks are one
-/// piece of memory, as nothing is computed.
-constexpr const char* kProgram = R"(#include <mpi.h>
+/// A program of one kind of call. It prints when the last rank has ended the first call, which all
+/// begin at 0, and then, in seconds, when each rank began each call and how long it took. Further
+/// calls begin at once, too: every 10,000 simulated seconds. Buffers of all ranks are one piece of
+/// memory, as nothing is computed.
+constexpr std::string_view kProgram = R"(#include <mpi.h>
+#include <simgrid/version.h>
 #include <smpi/smpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-int main(int argc, char** argv) {{
+#include <time.h>
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const int all = atoi(argv[1]), part = atoi(argv[2]);
+  const int all = atoi(argv[1]), part = atoi(argv[2]), calls = atoi(argv[3]);
+  int rank, ranks;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   float* from = SMPI_SHARED_MALLOC(4ul * all);
   float* to = SMPI_SHARED_MALLOC(4ul * all);
-  {};
-  double end = MPI_Wtime(), last = 0;
-  int rank;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Reduce(&end, &last, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  if (rank == 0) printf("time=%.12g\n", last);
+  double* own = malloc(2 * calls * sizeof(double));
+  double* every = rank == 0 ? malloc(2ul * calls * ranks * sizeof(double)) : NULL;
+  for (int i = 0; i < calls; ++i) {
+    if (i > 0) {
+      const double left = 1e4 * i - MPI_Wtime();
+      struct timespec pause = {(time_t)left, (long)(1e9 * (left - (time_t)left))};
+      nanosleep(&pause, NULL);
+    }
+    own[2 * i] = MPI_Wtime();
+    CALL;
+    own[2 * i + 1] = MPI_Wtime();
+  }
+  MPI_Gather(own, 2 * calls, MPI_DOUBLE, every, 2 * calls, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  if (rank == 0) {
+    double last = 0;
+    for (int r = 0; r < ranks; ++r)
+      if (every[2 * calls * r + 1] > last) last = every[2 * calls * r + 1];
+    printf("SimGrid %d.%d\ntime=%.12g\n", SIMGRID_VERSION_MAJOR, SIMGRID_VERSION_MINOR, last);
+    for (int i = 0; i < calls * ranks; ++i)
+      printf("call %d %.15g %.15g\n", i / calls, every[2 * i], every[2 * i + 1] - every[2 * i]);
+  }
+  free(own);
+  free(every);
   SMPI_SHARED_FREE(from);
   SMPI_SHARED_FREE(to);
   return MPI_Finalize();
-}}
+}
 )";
+
+std::string program_text(const Traced& call) {
+  std::string text(kProgram);
+  const std::string_view place = "CALL;";
+  text.replace(text.find(place), place.size(), std::string(call.call) + ";");
+  return text;
+}
 
 const Traced* traced(Collective collective) {
   const auto found = std::find_if(kTraced.begin(), kTraced.end(),
@@ -100,8 +132,8 @@ const Traced* traced(Collective collective) {
 }
 
 /// @returns where it was written
-std::string written(const PassingFolder& folder, const char* name, const std::string& text) {
-  const std::string path = (folder.path() / name).string();
+std::string written(const fs::path& folder, const std::string& name, const std::string& text) {
+  const std::string path = (folder / name).string();
   std::ofstream file(path);
   file << text;
   file.close();
@@ -124,7 +156,7 @@ Elements call_elements(const Traced& call, int ranks, double bytes) {
 }
 
 /// The words behind smpirun for a trace in which every rank makes the call.
-std::vector<std::string> replay_of(const PassingFolder& folder, const Traced& call, int ranks,
+std::vector<std::string> replay_of(const fs::path& folder, const Traced& call, int ranks,
                                    double bytes) {
   const Elements elements = call_elements(call, ranks, bytes);
   const std::vector<std::string> parts(static_cast<std::size_t>(ranks),
@@ -139,11 +171,10 @@ std::vector<std::string> replay_of(const PassingFolder& folder, const Traced& ca
 }
 
 /// The same of a program, which is compiled for it.
-std::vector<std::string> program_of(const PassingFolder& folder, const Traced& call, int ranks,
+std::vector<std::string> program_of(const fs::path& folder, const Traced& call, int ranks,
                                     double bytes) {
-  const std::string source =
-      written(folder, "call.c", fmt::format(fmt::runtime(kProgram), call.call));
-  const std::string program = (folder.path() / "call").string();
+  const std::string source = written(folder, "call.c", program_text(call));
+  const std::string program = (folder / "call").string();
   const CommandResult made = run_command({"smpicc", "-O1", source, "-o", program});
   if (made.exit_code != 0)
     throw Error(ErrorKind::environment,
@@ -152,7 +183,7 @@ std::vector<std::string> program_of(const PassingFolder& folder, const Traced& c
                             made.exit_code, made.err));
   const Elements elements = call_elements(call, ranks, bytes);
   return {"--log=root.thres:critical", program, std::to_string(elements.all),
-          std::to_string(elements.part)};
+          std::to_string(elements.part), "1"};
 }
 
 /// The link that the machine's classes are of: between nodes where there are several.
@@ -285,6 +316,33 @@ std::string smpi_platform(const MachineModel& machine) {
          body + "</platform>\n";
 }
 
+namespace {
+
+/// Writes what smpirun reads of the machine. @returns the command up to what it runs, without the
+/// algorithm
+std::vector<std::string> smpirun_words(const fs::path& folder, const MachineModel& machine,
+                                       int ranks) {
+  std::string hosts;
+  for (int rank = 0; rank < ranks; ++rank)
+    hosts += fmt::format("h{}\n", rank / machine.ranks_per_node);
+  return {
+      "smpirun", "-np", std::to_string(ranks), "-platform",
+      written(folder, "platform.xml", smpi_platform(machine)), "-hostfile",
+      written(folder, "hosts", hosts), "--cfg=smpi/simulate-computation:no",
+      "--cfg=contexts/guard-size:0",
+      // A flow is not held back by a window, and nothing is assumed of an old machine's links.
+      "--cfg=network/TCP-gamma:0",
+      "--cfg=smpi/lat-factor:" + factors(machine, [](const LinkClass& c) { return c.latency_us; }),
+      "--cfg=smpi/bw-factor:" +
+          factors(machine, [](const LinkClass& c) { return c.bytes_per_us; })};
+}
+
+std::string algorithm_word(const Traced& call, std::string_view algorithm) {
+  return fmt::format("--cfg=smpi/{}:{}", call.option, algorithm);
+}
+
+}  // namespace
+
 SmpiTime simulate_collective(const MachineModel& machine, Collective collective, int ranks,
                              double bytes, std::string_view algorithm) {
   const PassingFolder folder("smpi");
@@ -292,26 +350,64 @@ SmpiTime simulate_collective(const MachineModel& machine, Collective collective,
   const auto rules = std::find_if(kSmpiRules.begin(), kSmpiRules.end(),
                                   [&](const SmpiRules& one) { return one.name == algorithm; });
   const bool replayed = rules == kSmpiRules.end() || rules->replayed;
-  std::string hosts;
-  for (int rank = 0; rank < ranks; ++rank)
-    hosts += fmt::format("h{}\n", rank / machine.ranks_per_node);
-  std::vector<std::string> command{
-      "smpirun", "-np", std::to_string(ranks), "-platform",
-      written(folder, "platform.xml", smpi_platform(machine)), "-hostfile",
-      written(folder, "hosts", hosts), "--cfg=smpi/simulate-computation:no",
-      fmt::format("--cfg=smpi/{}:{}", call.option, algorithm), "--cfg=contexts/guard-size:0",
-      // A flow is not held back by a window, and nothing is assumed of an old machine's links.
-      "--cfg=network/TCP-gamma:0",
-      "--cfg=smpi/lat-factor:" + factors(machine, [](const LinkClass& c) { return c.latency_us; }),
-      "--cfg=smpi/bw-factor:" +
-          factors(machine, [](const LinkClass& c) { return c.bytes_per_us; })};
-  const auto what =
-      replayed ? replay_of(folder, call, ranks, bytes) : program_of(folder, call, ranks, bytes);
+  auto command = smpirun_words(folder.path(), machine, ranks);
+  command.push_back(algorithm_word(call, algorithm));
+  const auto what = replayed ? replay_of(folder.path(), call, ranks, bytes)
+                             : program_of(folder.path(), call, ranks, bytes);
   command.insert(command.end(), what.begin(), what.end());
   CommandOptions options;
   options.timeout = kPatience;
   options.interrupted = [] { return interrupted(); };
   return read_time(run_command(command, options));
+}
+
+std::string smpi_script(const MachineModel& machine, int ranks, const std::vector<SmpiCall>& calls,
+                        const std::string& folder) {
+  const auto words = smpirun_words(folder, machine, ranks);
+  std::string script = fmt::format("cd '{}'\n", folder);
+  for (const SmpiCall& one : calls) {
+    const Traced& call = *traced(one.collective);
+    const std::string program = "call-" + std::string(call.option);
+    if (!fs::exists(fs::path(folder) / (program + ".c"))) {
+      written(folder, program + ".c", program_text(call));
+      script += fmt::format("smpicc -O1 {0}.c -o {0} || exit 1\n", program);
+    }
+    const Elements elements = call_elements(call, ranks, one.bytes);
+    auto argv = words;
+    argv.insert(argv.begin(), {"timeout", std::to_string(kPatience.count() / 1000)});
+    argv.insert(argv.end(), {algorithm_word(call, one.algorithm), "--log=root.thres:critical",
+                             "./" + program, std::to_string(elements.all),
+                             std::to_string(elements.part), std::to_string(one.calls)});
+    script += fmt::format("{} >{} 2>&1 || echo \"ended with $?\" >>{}\n", command_line(argv),
+                          one.output, one.output);
+  }
+  return script;
+}
+
+SmpiSamples read_smpi_samples(const std::string& path, int ranks) {
+  SmpiSamples samples;
+  samples.of_ranks.resize(static_cast<std::size_t>(ranks));
+  std::ifstream file(path);
+  std::string line;
+  std::string last;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string word;
+    SmpiSample sample;
+    std::size_t rank = 0;
+    if (line.starts_with("SimGrid ")) samples.version = line.substr(8);
+    if (words >> word >> rank >> sample.start_us >> sample.us && word == "call" &&
+        rank < samples.of_ranks.size())
+      samples.of_ranks[rank].push_back({sample.start_us * 1e6, sample.us * 1e6});
+    last = line;
+  }
+  const bool whole = std::none_of(samples.of_ranks.begin(), samples.of_ranks.end(),
+                                  [](const auto& of_rank) { return of_rank.empty(); });
+  if (last == "ended with 124")
+    samples.reason = fmt::format("SMPI did not end in {} s", kPatience.count() / 1000);
+  else if (!whole || last.starts_with("ended with "))
+    samples.reason = "smpirun " + (last.empty() ? "left nothing" : last);
+  return samples;
 }
 
 }  // namespace dynamiccl

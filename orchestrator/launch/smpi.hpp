@@ -23,10 +23,11 @@ std::string_view smpi_algorithm(std::string_view model, Collective collective);
 struct SmpiRules {
   std::string_view name;
   std::string_view of;
+  bool mca;              ///< as backend_facts() says it of the library
   bool replayed = true;  ///< false: crashes in replays of traces, so that an MPI program calls it
 };
-inline constexpr std::array kSmpiRules{SmpiRules{"ompi", "Open MPI 4.1.2's rules"},
-                                       SmpiRules{"mpich", "MPICH 3.3b's rules", false}};
+inline constexpr std::array kSmpiRules{SmpiRules{"ompi", "Open MPI 4.1.2's rules", true},
+                                       SmpiRules{"mpich", "MPICH 3.3b's rules", false, false}};
 
 /// "" where SMPI can simulate this here, else why not and what would help.
 std::string why_no_smpi(const MachineModel& machine, Collective collective);
@@ -42,5 +43,30 @@ struct SmpiTime {
 /// @param algorithm of SMPI, or rules
 SmpiTime simulate_collective(const MachineModel& machine, Collective collective, int ranks,
                              double bytes, std::string_view algorithm);
+
+/// Calls of one kind, one after another.
+struct SmpiCall {
+  Collective collective = Collective::allreduce;
+  double bytes = 0;
+  std::string algorithm;  ///< of SMPI, or rules
+  int calls = 1;
+  std::string output;  ///< file in the folder
+};
+/// Writes what SMPI needs for them into the folder. @returns the shell's script that makes them,
+/// each kind in a simulation of its own; it needs smpicc and smpirun
+std::string smpi_script(const MachineModel& machine, int ranks, const std::vector<SmpiCall>& calls,
+                        const std::string& folder);
+
+struct SmpiSample {
+  double start_us = 0;  ///< of the simulation's clock
+  double us = 0;
+};
+/// What such a script left of one kind.
+struct SmpiSamples {
+  std::vector<std::vector<SmpiSample>> of_ranks;
+  std::string version;  ///< of SimGrid
+  std::string reason;   ///< why they are not all there; "" = they are
+};
+SmpiSamples read_smpi_samples(const std::string& path, int ranks);
 
 }  // namespace dynamiccl

@@ -146,11 +146,8 @@ std::string too_few_elements(const PlannedGroup& group, const WorkCell& cell) {
   }
 }
 
-std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
-                           const Capabilities& can) {
-  if (const auto reason = can.environment_reasons.find(group.environment);
-      reason != can.environment_reasons.end())
-    return reason->second;
+/// Why the ranks cannot run here, whatever they measure.
+std::string why_no_group(const PlannedGroup& group, const Capabilities& can) {
   if (const auto reason = can.backend_reasons.find(group.backend);
       reason != can.backend_reasons.end())
     return reason->second;
@@ -165,7 +162,30 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
     return fmt::format("{}: {}", setting_text(SettingScope::malloc, kHugePagesSetting),
                        can.huge_pages_reason);
-  if (auto reason = why_too_few_gpus(group, can.gpus); !reason.empty()) return reason;
+  return why_too_few_gpus(group, can.gpus);
+}
+
+/// Why the buffers do not fit. Every rank on this machine has a process, an input, an output and
+/// the expected result.
+std::string why_no_memory(const PlannedGroup& group, const WorkCell& cell,
+                          const Capabilities& can) {
+  const double needed = static_cast<double>(group.ranks) *
+                        (kLeastProcessBytes + 3.0 * static_cast<double>(cell.size.count()));
+  if (needed <= static_cast<double>(can.memory.count())) return "";
+  return fmt::format("{} ranks need about {:.1f} GiB, the machine has {:.1f} GiB", group.ranks,
+                     needed / (1ULL << 30), static_cast<double>(can.memory.count()) / (1ULL << 30));
+}
+
+std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
+                           const Capabilities& can) {
+  if (const auto reason = can.environment_reasons.find(group.environment);
+      reason != can.environment_reasons.end())
+    return reason->second;
+  const auto simulated = can.simulated.find(group.environment);
+  const bool runs = simulated == can.simulated.end();
+  if (auto reason = runs ? why_no_group(group, can) : simulated->second(group, cell);
+      !reason.empty())
+    return reason;
   if (cell.collective == Collective::training) return why_no_training(group, cell, can);
   if (!belongs_to(cell.collective, group.architecture))
     return fmt::format("{} does not belong to the {} architecture", name_of(cell.collective),
@@ -194,14 +214,7 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
                        format_bytes(cell.size), parts, parts == 1 ? "" : "s",
                        name_of(cell.datatype));
   if (auto reason = too_few_elements(group, cell); !reason.empty()) return reason;
-  // Every rank on this machine has a process, an input, an output and the expected result.
-  const double needed = static_cast<double>(group.ranks) *
-                        (kLeastProcessBytes + 3.0 * static_cast<double>(cell.size.count()));
-  if (needed > static_cast<double>(can.memory.count()))
-    return fmt::format("{} ranks need about {:.1f} GiB, the machine has {:.1f} GiB", group.ranks,
-                       needed / (1ULL << 30),
-                       static_cast<double>(can.memory.count()) / (1ULL << 30));
-  return "";
+  return runs ? why_no_memory(group, cell, can) : "";
 }
 
 /// All combinations of the knobs of one scope; "default" leaves a knob out.
@@ -390,7 +403,8 @@ class Expansion {
       PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
       planned.rounded =
           !(cell.size == asked) && facts_of(cell.collective).size != SizeRule::nothing;
-      if (planned.impossible.empty())
+      const bool simulated = capabilities_.simulated.contains(group.environment);
+      if (planned.impossible.empty() && !simulated)
         planned.impossible = why_no_algorithm(
             group, cell, experiment_.profiles.at(group.environment), capabilities_);
       // Workers know a call's knobs by their own names.

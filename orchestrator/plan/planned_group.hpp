@@ -13,6 +13,8 @@
 
 namespace dynamiccl {
 
+struct PlannedGroup;
+
 /// What this machine and this build can do: decides which cells are impossible. Filled by
 /// inspect_machine(), or by hand in tests.
 struct Capabilities {
@@ -22,6 +24,8 @@ struct Capabilities {
   std::map<std::string, std::string> environment_reasons;
   /// Why a backend cannot run in a profile although both could.
   std::map<std::pair<std::string, Backend>, std::string> pair_reasons;
+  /// Why a cell of a simulated environment cannot be, by the environment's name; "" = it can.
+  std::map<std::string, std::function<std::string(const PlannedGroup&, const WorkCell&)>> simulated;
   /// Why no training cell can run with a backend; absent = it can.
   std::map<Backend, std::string> training_backend_reasons;
   /// Why asking for huge pages changes nothing here (why_no_huge_pages()); "" = it does.

@@ -109,7 +109,8 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   launch.start.block = place.block;
   launch.start.attempt = number;
   launch.start.position = place.position;
-  auto beside = runs_beside();
+  const auto others = [&] { return profile.simulated() ? std::set<pid_t>() : runs_beside(); };
+  auto beside = others();
   say_who_is_beside(beside);
   launch.noise_before = quiet_window(protocol.noise, site_.cores);
   launch.start.noise_json = launch.noise_before.dump();
@@ -119,11 +120,11 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   if (console_.verbose())
     listeners.on_stderr = [](const std::string& text) { tell(printable(text)); };
   // One that begins and ends meanwhile is seen by none of the looks before and after.
-  listeners.on_look = [&] { beside.merge(runs_beside()); };
+  listeners.on_look = [&] { beside.merge(others()); };
   done.finished = run_launch(launch, profile, *environment, site_, protocol, listeners);
   if (site_.cluster) note_cluster(done.finished);
   if (site_.cluster && done.ok()) say_places(done.finished.end.regime_json);
-  beside.merge(runs_beside());
+  beside.merge(others());
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
   if (store_ != nullptr) {
     store_outcome(launch, done);

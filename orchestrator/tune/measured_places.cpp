@@ -9,6 +9,7 @@
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/agents/kernel_means.hpp"
@@ -83,6 +84,7 @@ std::vector<PlacedCell> stored_places(const Reader& reader) {
   std::map<std::string, StoredCell> cells;
   for (std::size_t row = 0; row < view.size(); ++row) {
     const auto text = [&](const char* column) { return view.text(row, column); };
+    if (is_simulated(text("environment"))) continue;
     StoredCell& cell =
         cells[fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", text("run_row"), text("environment"),
                           text("backend"), text("architecture"), text("collective"),

@@ -8,6 +8,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "orchestrator/launch/identity.hpp"
 
 namespace dynamiccl {
@@ -46,6 +47,12 @@ struct Collected {
 void collect(const Reader& reader, const std::string& run, Backend backend, Collected& into) {
   const Table rows = reader.query(kQuery, {run, std::string(name_of(backend))});
   for (const auto& row : rows.rows) {
+    if (is_simulated(text(row[0])))
+      throw Error(
+          ErrorKind::input,
+          fmt::format("run {} is simulated ({}): nothing was measured that settings of a job "
+                      "could be chosen by",
+                      run, text(row[0])));
     ScopedObservation seen;
     seen.key.task.backend = backend;
     seen.key.task.architecture = parse_named<Architecture>(text(row[1]));

@@ -342,6 +342,8 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   }
   require_figures(a, "A");
   require_figures(b, "B");
+  // One of a run's environments stands for all: an experiment has no two kinds.
+  refuse_simulated_beside_measured(a.figures.front().environment, b.figures.front().environment);
   const std::string axis = a.selection.axis;
   // A run is itself in every copy of its database.
   if (a.run_id == b.run_id && a.selection.value == b.selection.value) {

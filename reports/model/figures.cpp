@@ -12,6 +12,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/work_settings.hpp"
@@ -200,6 +201,17 @@ void leave_unjudged(Ratio& ratio) {
 
 }  // namespace
 
+void refuse_simulated_beside_measured(const std::string& one, const std::string& other) {
+  if (is_simulated(one) == is_simulated(other)) return;
+  const bool first = is_simulated(one);
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{} was simulated and {} was measured: no ratio of the two is given, as it "
+                  "would speak of the simulation's error; `dynamiccl query latency` shows "
+                  "the times of either",
+                  first ? one : other, first ? other : one));
+}
+
 Ratio time_ratio(const CellFigure& numerator, const CellFigure& base) {
   Ratio ratio = time_ratio_anyway(numerator, base);
   // A mean of calls back to back is up to 2.3 times shorter than a call alone: such a ratio speaks
@@ -288,6 +300,7 @@ std::string waits_text(const CellFigure& numerator, const CellFigure& base) {
 }  // namespace
 
 Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base) {
+  refuse_simulated_beside_measured(numerator.environment, base.environment);
   Ratio ratio = ratio_of(numerator, Taken::whole, base, Taken::whole);
   if (!ratio.interval || (!waited(numerator) && !waited(base))) return ratio;
   WaitBounds bounds{{}, {}, waits_text(numerator, base)};

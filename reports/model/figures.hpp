@@ -95,6 +95,9 @@ std::string group_key(const CellFigure& figure);
 /// both. Empty where it is not recorded.
 std::set<std::string> cadences_of(const std::vector<const CellFigure*>& figures);
 
+/// @throws Error(input) where one of two environments is simulated and the other is not
+void refuse_simulated_beside_measured(const std::string& one, const std::string& other);
+
 /// time of `numerator` / time of `base`: paired by block where they share at least three blocks of
 /// one run, else unpaired. Without an interval, so that no verdict comes of it, where the two were
 /// not timed by one cadence. With bounds where ranks waited for cores in launches that the noise

@@ -12,6 +12,7 @@
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/parsed_json.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/stragglers.hpp"
 #include "reports/model/table_view.hpp"
@@ -273,6 +274,13 @@ std::string replay_note(const Reader& reader, const std::string& run) {
 std::vector<Note> notes_of(const Reader& reader, const std::string& run_uuid,
                            const std::vector<CellFigure>& figures,
                            const std::vector<CellFigure>& shown) {
+  std::set<std::string> environments;
+  for (const auto& figure : figures) environments.insert(figure.environment);
+  // Nothing else speaks for or against what no machine took.
+  std::vector<Note> simulated;
+  for (auto& text : simulated_notes(reader, run_uuid, environments))
+    simulated.push_back(against(std::move(text)));
+  if (!simulated.empty()) return simulated;
   const std::string groups = groups_of(figures, shown);
   std::vector<Note> notes{replay_note(reader, run_uuid),
                           stopping_note(reader, run_uuid),
@@ -287,6 +295,25 @@ std::vector<Note> notes_of(const Reader& reader, const std::string& run_uuid,
 }
 
 }  // namespace
+
+std::vector<std::string> simulated_notes(const Reader& reader, const std::string& run_uuid,
+                                         const std::set<std::string>& environments) {
+  std::vector<std::string> notes;
+  if (std::none_of(environments.begin(), environments.end(),
+                   [](const auto& name) { return is_simulated(name); }))
+    return notes;
+  const Table table = reader.query(
+      "SELECT DISTINCT p.environment, coalesce(p.profile_json ->> '$.description', '') AS text "
+      "FROM profile p JOIN plan_group g ON g.profile_id = p.id JOIN run r ON r.id = g.run_id "
+      "WHERE r.uuid = ?1 ORDER BY 1",
+      {run_uuid});
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (const auto name = rows.text(i, "environment");
+        is_simulated(name) && environments.contains(name))
+      notes.push_back(name + ": " + rows.text(i, "text"));
+  return notes;
+}
 
 Unverified unverified_cells(const Reader& reader, const std::string& run_uuid) {
   return unverified_of(reader, run_uuid, "");

@@ -31,8 +31,14 @@ struct Unverified {
 };
 Unverified unverified_cells(const Reader& reader, const std::string& run_uuid);
 
+/// What the times of simulated environments are, and how far off: a sentence for each.
+/// @param environments others are left out
+std::vector<std::string> simulated_notes(const Reader& reader, const std::string& run_uuid,
+                                         const std::set<std::string>& environments);
+
 /// What speaks for and against a run's intervals, one sentence each: verification, noise gate,
-/// warm-up, independence of launches, clocks, stragglers, stopping. Nothing is left out of the
+/// warm-up, independence of launches, clocks, stragglers, stopping; of a simulated run, that it is
+/// one. Nothing is left out of the
 /// figures for any of it.
 /// @param figures all of the run: the test of independence is adjusted for all of its groups
 /// @param shown those spoken of

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <set>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
@@ -16,6 +17,7 @@
 #include "orchestrator/cli/verbs/started_as.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/run/console.hpp"
+#include "reports/model/trust.hpp"
 #include "reports/queries/no_rows.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
@@ -156,6 +158,22 @@ void refuse_what_a_list_ignores(const QueryArguments& arguments, bool named) {
                 "as in query latency; without a name the queries are listed");
 }
 
+/// Under rows of simulated environments: what their times are.
+void tell_simulated(const Reader& reader, const Table& table, const QueryScope& scope) {
+  const auto at = std::find(table.columns.begin(), table.columns.end(), "environment");
+  if (at == table.columns.end() || scope.all_runs) return;
+  std::set<std::string> environments;
+  for (const auto& row : table.rows)
+    if (const auto* name =
+            std::get_if<std::string>(&row[static_cast<std::size_t>(at - table.columns.begin())]))
+      environments.insert(*name);
+  std::set<std::string> notes;
+  for (const auto& run : scope.runs.empty() ? std::vector<std::string>{"last"} : scope.runs)
+    for (auto& note : simulated_notes(reader, reader.resolve_run(run), environments))
+      notes.insert(std::move(note));
+  for (const auto& note : notes) tell(printable(broken_text(note, stdout_columns())) + "\n");
+}
+
 /// @param named a name was given, be it empty
 /// @param varies --vary was given
 void answer_query(const QueryArguments& arguments, bool named, bool varies, const Shared& shared) {
@@ -196,6 +214,7 @@ void answer_query(const QueryArguments& arguments, bool named, bool varies, cons
     if (!shared.quiet) tell_why_empty(why_no_rows(reader, *query, scope), shared);
     return;
   }
+  if (!shared.quiet && query != nullptr) tell_simulated(reader, table, scope);
   const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
   if (for_people && query != nullptr && !query->method.empty())
     // A document is the same, however wide the terminal is that it was made on.

@@ -16,6 +16,8 @@
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "profiles/machine_model_file.hpp"
+#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 
@@ -99,12 +101,37 @@ void print_notes(const std::vector<std::string>& notes) {
 
 namespace {
 
+/// How far predictions of the file were off; none was ever tried where it is of no run.
+std::string held_out_text(const MachineModel& machine) {
+  if (!machine.measured || machine.measured->errors.empty()) return "how far off is not known";
+  std::vector<std::string> parts;
+  for (const auto& [what, error] : machine.measured->errors)
+    parts.push_back(fmt::format("{} left out {:.0f} % (median), {:.0f} % (nine of ten)",
+                                name_of(what), 100 * error.median, 100 * error.p90));
+  return "its file was off by " + join(parts, ", ");
+}
+
+/// The machine's file becomes part of what the environment is, and its error of what it is called.
+void read_machines(Experiment& experiment) {
+  for (auto& [name, profile] : experiment.profiles) {
+    if (!profile.simulated()) continue;
+    const std::string path = machine_model_path(profile.machine, data_path("profiles/machines"));
+    profile.machine_toml = read_input_file(path);
+    const MachineModel machine = parse_machine_model(profile.machine_toml, path);
+    profile.description = fmt::format(
+        "simulated by SimGrid's SMPI on {} ({}): nothing was "
+        "measured, {}",
+        machine.name, machine.description, held_out_text(machine));
+  }
+}
+
 Experiment read_file(const ExperimentArguments& arguments) {
   std::vector<std::string> notes;
   const auto profiles = load_profiles(profile_folders(arguments.profile_folders), &notes);
   Experiment experiment = read_experiment(arguments.file, all_overrides(arguments), profiles);
   notes.insert(notes.end(), experiment.notes.begin(), experiment.notes.end());
   print_notes(notes);
+  read_machines(experiment);
   if (only_user_namespaces()) {
     const auto asked = experiment.profiles;
     for (const auto& [name, profile] : asked)

@@ -1,0 +1,208 @@
+// Experiments on machines that SimGrid simulates: run, stored, shown and refused.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <map>
+
+#include "containers/command.hpp"
+#include "core/vocabulary/json.hpp"
+#include "tests/db/synthetic.hpp"
+#include "tests/orchestrator/cli/program.hpp"
+
+using namespace dynamiccl;
+using testing::run;
+
+namespace {
+
+const std::string kProfile = R"(
+[profile.simulated-star]
+extends = "bare-metal"
+kind = "simulated"
+machine = "star-1024"
+)";
+
+std::string experiment(const std::string& environment, const std::string& profile,
+                       const std::string& rest = "") {
+  return "name = \"simulated\"\n[axes]\nenvironment = " + environment + R"(
+backend = ["openmpi", "mpich", "gloo"]
+architecture = ["ring", "ps"]
+ranks = 8
+)" + profile +
+         R"(
+[[work]]
+architecture = "ring"
+collective = "allreduce"
+size = ["1KiB", "1MiB"]
+algorithm = ["library", "recursive_doubling", "tree"]
+[[work]]
+architecture = "ring"
+collective = ["allgather", "broadcast", "barrier"]
+size = "64KiB"
+[[work]]
+architecture = "ps"
+collective = "push"
+size = "64KiB"
+[[work]]
+training = "wfbp-a2a"
+model = "mlp"
+[protocol]
+launches = 3
+)" + rest;
+}
+
+/// However busy the machine is.
+CommandResult run_long(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), testing::kProgram);
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(10);
+  return run_command(arguments, options);
+}
+
+std::string refused(const testing::Folder& folder, const std::string& text) {
+  const auto result = run({"plan", folder.file("e.toml", text)});
+  CHECK(result.exit_code == 2);
+  return result.err;
+}
+
+nlohmann::json rows(const std::string& db, const std::string& sql) {
+  const auto result = run({"query", sql, "--db", db, "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return nlohmann::json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("a simulated environment needs a machine, a name that says so, and no measured one",
+          "[A-14]") {
+  const testing::Folder folder;
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(refused(folder, experiment("\"simulated-x\"",
+                                 "[profile.simulated-x]\nextends = "
+                                 "\"bare-metal\"\nkind = \"simulated\"\n")),
+      "e.toml:9:8: profile \"simulated-x\": \"simulated\" needs machine = \"NAME\"");
+  has(refused(folder, experiment("\"x\"",
+                                 "[profile.x]\nextends = \"bare-metal\"\nkind = "
+                                 "\"simulated\"\nmachine = \"star-1024\"\n")),
+      "\"machine\" needs a name that says so: [profile.simulated-x]");
+  has(refused(folder, experiment("\"simulated-x\"",
+                                 "[profile.simulated-x]\nextends = "
+                                 "\"bare-metal\"\nkind = \"bare-metal\"\n")),
+      "names that begin with \"simulated-\" are of profiles with kind = \"simulated\"");
+  has(refused(folder, experiment("\"x\"",
+                                 "[profile.x]\nextends = \"bare-metal\"\nkind = "
+                                 "\"bare-metal\"\nmachine = \"star-1024\"\n")),
+      "\"machine\" goes with kind = \"simulated\"");
+  has(refused(folder, experiment("\"simulated-star\"", kProfile + "environment.A = \"1\"\n")),
+      "sets variables of ranks that run");
+  has(refused(folder, experiment("[\"bare-metal\", \"simulated-star\"]", kProfile)),
+      "simulated-star is simulated and bare-metal is measured: give each an experiment of its own");
+  has(refused(folder,
+              experiment("\"simulated-star\"", kProfile, "[cluster]\nhosts = [\"a\", \"b\"]\n")),
+      "[cluster] is about ranks that run");
+  has(refused(folder, experiment("\"simulated-x\"",
+                                 "[profile.simulated-x]\nextends = \"bare-metal\"\nkind = "
+                                 "\"simulated\"\nmachine = \"star-1025\"\n")),
+      "unknown machine \"star-1025\"");
+}
+
+TEST_CASE("without SimGrid every simulated cell is unsupported, with what to install", "[A-14]") {
+  const testing::Folder folder;
+  const auto file = folder.file("e.toml", experiment("\"simulated-star\"", kProfile));
+  const auto result =
+      run_command({"/usr/bin/env", "PATH=" + folder.path("nothing"), testing::kProgram, "run", file,
+                   "--db", folder.path("a.sqlite")});
+  INFO(result.err);
+  const auto reasons =
+      rows(folder.path("a.sqlite"), "SELECT DISTINCT unsupported_reason AS reason FROM run_cell");
+  REQUIRE(reasons.size() == 1);
+  CHECK(reasons[0].at("reason").get<std::string>().find("install libsimgrid-dev") !=
+        std::string::npos);
+}
+
+TEST_CASE("an experiment on a simulated machine is run, stored and shown as simulated", "[A-14]") {
+  if (find_program("smpirun").empty() || find_program("smpicc").empty())
+    SKIP("smpirun is not here: libsimgrid-dev brings it");
+  const testing::Folder folder;
+  const std::string db = folder.path("a.sqlite");
+  const std::string file = folder.file("e.toml", experiment("\"simulated-star\"", kProfile));
+  const auto result = run_long({"run", file, "--db", db});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out.find("simulated by SimGrid's SMPI on star-1024") != std::string::npos);
+  CHECK(result.out.find("nothing was measured, how far off is not known") != std::string::npos);
+
+  // What cannot be simulated says why, and nothing else is missing.
+  std::map<std::string, int> reasons;
+  for (const auto& row : rows(db,
+                              "SELECT unsupported_reason AS reason, count(*) AS cells FROM "
+                              "run_cell WHERE unsupported_reason IS NOT NULL GROUP BY 1"))
+    reasons[row.at("reason")] = row.at("cells");
+  CHECK(reasons["training is not simulated: SMPI simulates calls of MPI alone"] == 2);
+  CHECK(reasons["push is no call of MPI, which SMPI simulates"] == 2);
+  CHECK(reasons["barrier is no call of MPI, which SMPI simulates"] == 2);
+  CHECK(reasons["SMPI has no counterpart of the algorithm \"tree\" of allreduce"] == 4);
+  int gloo = 0;
+  for (const auto& [reason, cells] : reasons)
+    if (reason.starts_with("gloo is not simulated")) gloo += cells;
+  CHECK(gloo > 0);
+  const auto measured =
+      rows(db,
+           "SELECT environment, backend, collective, size_bytes, algorithm, count(*) AS "
+           "launches, min(median_us) AS low, max(median_us) AS high, max(n) AS n "
+           "FROM v_measurement WHERE counts GROUP BY 1, 2, 3, 4, 5");
+  CHECK(measured.size() == 12);
+  for (const auto& row : measured) {
+    INFO(row.dump());
+    CHECK(row.at("environment") == "simulated-star");
+    // Bit for bit, in every launch.
+    CHECK(row.at("launches") == 3);
+    CHECK(row.at("low") == row.at("high"));
+    CHECK(row.at("n") == 1);
+    // Three rounds of 2 us and the whole message, at one switch of 12.5 GB/s.
+    if (row.at("algorithm") != "recursive_doubling") continue;
+    const double bytes = row.at("size_bytes");
+    const double exact = 3 * (2 + bytes / 12500);
+    CHECK(row.at("low").get<double>() > 0.97 * exact);
+    CHECK(row.at("low").get<double>() < 1.1 * exact);
+  }
+  CHECK(rows(db, "SELECT 1 FROM launch WHERE regime_id IS NOT NULL").empty());
+
+  // A second run is the same to the last digit, and comparable with the first.
+  REQUIRE(run_long({"run", file, "--db", db}).exit_code == 0);
+  const auto compared = run({"compare", "last~1", "last", "--db", db});
+  INFO(compared.out << compared.err);
+  CHECK(compared.exit_code == 0);
+  CHECK(compared.out.find("simulated by SimGrid's SMPI") != std::string::npos);
+
+  // Never next to what was measured.
+  {
+    Store store(db);
+    const auto plan =
+        testing::make_plan("0f1e2d3c", {"bare-metal"}, {"allreduce"}, {1024, 1048576}, 8);
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    testing::store_launch(store, plan, plan.groups[0], 0,
+                          [](const CellInfo&, int, int) { return 10.0; });
+  }
+  for (const auto& [a, b] : {std::pair("last~1", "last"), {"last", "last~1"}}) {
+    const auto mixed = run({"compare", a, b, "--db", db, "--anyway"});
+    CHECK(mixed.exit_code == 2);
+    CHECK(mixed.err.find("simulated-star was simulated and bare-metal was measured: no ratio") !=
+          std::string::npos);
+  }
+  const auto latency = run({"query", "latency", "--run", "last~1", "--db", db});
+  CHECK(latency.out.find("simulated-star") != std::string::npos);
+  CHECK(latency.err.find("nothing was measured") != std::string::npos);
+  const auto exported = run({"export", "--measured", "last~1", "--format", "openmpi", "--out",
+                             folder.path("out"), "--db", db});
+  CHECK(exported.exit_code == 2);
+  CHECK(exported.err.find("is simulated (simulated-star): nothing was measured") !=
+        std::string::npos);
+  const auto page = run({"report", "last~1", "--out", folder.path("page.html"), "--db", db});
+  INFO(page.err);
+  REQUIRE(page.exit_code == 0);
+  const auto found = run_command({"grep", "-c", "simulated by SimGrid", folder.path("page.html")});
+  CHECK(found.exit_code == 0);
+}
