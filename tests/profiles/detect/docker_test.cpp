@@ -2,8 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
+#include "containers/engine_choice.hpp"
+#include "containers/private_engine.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/promise_check.hpp"
 #include "profiles/detect/regime.hpp"
@@ -69,9 +72,14 @@ class ProbeContainers {
   std::vector<std::string> names_;
 };
 
+/// The machine's own dockerd where one answers, else the program's, until this process ends.
 void skip_without_engine() {
-  if (run("docker info").code != 0)
-    SKIP("no docker engine answers: runs where dockerd does (systemctl start docker)");
+  if (run("docker info").code == 0) return;
+  const EngineSearch search = find_engine();
+  if (!search.engine || !search.engine->is_private)
+    SKIP("no docker engine answers, and none can be started: " << search.reason);
+  hold_private_engine();
+  setenv("DOCKER_HOST", ("unix://" + search.engine->socket).c_str(), 1);
 }
 
 HelloRecord hello(int rank, int world) {

@@ -331,7 +331,7 @@ TEST_CASE("servers that each hold a shard train what their logs say", "[d-24][lo
   check_sharded(*job, servers);
 }
 
-TEST_CASE("planted faults of shards fail the cell", "[d-24]") {
+TEST_CASE("planted faults of shards fail the cell", "[d-24][long]") {
   const auto [fault, seen] =
       GENERATE(std::pair{"lose-shard", "replay of the server's log"},
                std::pair{"old-shard", "weights of workers are not the server's bits"});
