@@ -518,9 +518,7 @@ void explain_end(const BadEnd& end, const LaunchSite& site, const RunConfig& con
 ProcessOptions process_options(const PreparedLaunch& launch, const Environment& environment,
                                const RunProtocol& protocol, const LaunchListeners& listeners) {
   ProcessOptions options;
-  const bool simulated = profile.simulated();
-  options.timeout = simulated ? simulated_timeout(launch.config.cells.size())
-                              : launch_timeout(protocol, launch.config.cells);
+  options.timeout = launch_timeout(protocol, launch.config.cells);
   options.stopped_limit = stopped_limit();
   options.marker = launch.start.uuid;
   options.on_stderr = listeners.on_stderr;
@@ -539,7 +537,9 @@ ProcessOptions process_options(const PreparedLaunch& launch, const Environment& 
 FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
                           const Environment& environment, const LaunchSite& site,
                           const RunProtocol& protocol, const LaunchListeners& listeners) {
-  const auto options = process_options(launch, environment, protocol, listeners);
+  auto options = process_options(launch, environment, protocol, listeners);
+  const bool simulated = profile.simulated();
+  if (simulated) options.timeout = simulated_timeout(launch.config.cells.size());
   BadEnd end{"", out_of_memory_counts(), interfaces_by_index(),
              site.cluster == nullptr && profile.kind == EnvironmentKind::bare_metal};
   const auto outcome = site.start(launch.commands, options);
