@@ -24,10 +24,11 @@ Proof by_network() {
 // Where it sends more over the link than it has to, and can be set otherwise. Calls of more bytes
 // take seconds each where many dealt ranks share a slow link.
 Proof by_order() { return {{Backend::openmpi}, Collective::allreduce, kSmall}; }
-// A hang shows with any message, and a launch that does not hang should not look like one. Gloo's
-// worker names its interface itself: GLOO_SOCKET_IFNAME changes programs of PyTorch alone.
+// A hang shows with any message, and a launch that does not hang should not look like one.
 Proof by_interface() {
-  return {{Backend::openmpi, Backend::mpich, Backend::nccl}, Collective::allreduce, kSmall};
+  return {{Backend::openmpi, Backend::mpich, Backend::nccl, Backend::gloo},
+          Collective::allreduce,
+          kSmall};
 }
 Proof by_nccl() { return {{Backend::nccl}, Collective::allreduce, kLarge}; }
 

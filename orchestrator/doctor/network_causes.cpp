@@ -168,10 +168,10 @@ std::vector<NamedInterface> usable_interfaces(const json& facts) {
 /// A placeholder in a list is filled in when a launch starts: it names what is there.
 bool has_placeholder(const std::string& list) { return list.find('{') != std::string::npos; }
 
-/// The worker names its interface itself, and a program of PyTorch, which takes each word of the
-/// list for an interface, ends as it starts where one is not there.
-bool ends_pytorch(const BackendLook& look, const GivenSetting& told,
-                  const std::vector<NamedInterface>& known) {
+/// PyTorch and our worker take each word of the list for an interface, and end as they start where
+/// one is not there.
+bool ends_gloo(const BackendLook& look, const GivenSetting& told,
+               const std::vector<NamedInterface>& known) {
   if (look.backend != Backend::gloo) return false;
   const auto words = split(told.value, ',');
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
@@ -192,7 +192,7 @@ std::vector<GivenSetting> without_interface(const Symptoms& symptoms) {
         !look.ran() && std::none_of(known.begin(), known.end(), [&](const NamedInterface& one) {
           return may_use(symptoms, look, one);
         });
-    if (none || ends_pytorch(look, *told, known)) found.push_back(*std::move(told));
+    if (none || ends_gloo(look, *told, known)) found.push_back(*std::move(told));
   }
   return found;
 }
@@ -318,10 +318,10 @@ std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
   if (told.empty()) return std::nullopt;
   Symptom symptom;
   std::vector<std::string> settings;
-  bool pytorch = false;
+  bool gloo = false;
   for (const auto& setting : told) {
     symptom.backends.push_back(setting.look->backend);
-    pytorch = pytorch || setting.look->ran();
+    gloo = gloo || setting.look->backend == Backend::gloo;
     settings.push_back(fmt::format("{} is set to {} ({})", name_of(setting.look->backend),
                                    setting.text(), setting.origin));
   }
@@ -330,9 +330,9 @@ std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
     there.push_back(fmt::format("{} ({})", interface.name, join(interface.addresses, ", ")));
   symptom.evidence = fmt::format(
       "{}, {}: {}", join(settings, "; "),
-      pytorch ? "of which a program of PyTorch ends as it starts, as it takes each word for the "
-                "name of an interface; there are"
-              : "which leaves none of the interfaces that are there",
+      gloo ? "each word of which Gloo's programs, PyTorch's too, take for the name of an "
+             "interface, and end as they start where it is not there; there are"
+           : "which leaves none of the interfaces that are there",
       join(there, ", "));
   return symptom;
 }

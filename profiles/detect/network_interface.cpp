@@ -1,12 +1,17 @@
 #include "profiles/detect/network_interface.hpp"
 
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -48,6 +53,20 @@ std::string default_interface() {
   const auto real =
       first_interface([](const ifaddrs& one) { return (one.ifa_flags & IFF_LOOPBACK) == 0; });
   return real ? real->first : "lo";
+}
+
+std::string gloo_interface(const std::string& configured) {
+  const char* list = std::getenv("GLOO_SOCKET_IFNAME");
+  if (list == nullptr || *list == '\0')
+    return configured.empty() ? default_interface() : configured;
+  const auto names = split(list, ',');
+  for (const auto& name : names)
+    if (!ipv4_address_of(name))
+      throw Error(ErrorKind::environment,
+                  fmt::format("GLOO_SOCKET_IFNAME = {}: \"{}\" is no interface that is up and has "
+                              "an IPv4 address here; name one that is there ({})",
+                              list, name, default_interface()));
+  return names.front();
 }
 
 std::optional<in_addr> ipv4_address_of(const std::string& interface) {

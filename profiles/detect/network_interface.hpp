@@ -12,6 +12,12 @@ namespace dynamiccl {
 /// default route, else the first that is up and no loopback, else "lo".
 std::string default_interface();
 
+/// The interface of Gloo's connections: the first word of GLOO_SOCKET_IFNAME, as PyTorch reads it,
+/// else `configured`, else default_interface().
+/// @throws Error(environment) where a word of the variable names no interface that is up and has an
+///         IPv4 address: PyTorch would end of it
+std::string gloo_interface(const std::string& configured);
+
 /// The first IPv4 address of an interface that is up; nullopt: it has none, or there is no such.
 std::optional<in_addr> ipv4_address_of(const std::string& interface);
 

@@ -146,10 +146,18 @@ TEST_CASE("a folder that is not there is found by Open MPI's ranks") {
   CHECK(found.dump().find("/nosuch") != std::string::npos);
 }
 
-TEST_CASE("a list that PyTorch would end of is found although our worker does not heed it") {
+TEST_CASE("a list of interfaces that ends Gloo's ranks is found in why they ended") {
   const Program program;
-  const auto found = cause_of(program, case_file("gloo-list"), "gloo", "no-interface");
-  CHECK(found.dump().find("PyTorch") != std::string::npos);
+  const auto result =
+      program.run({"doctor", "--profile", case_file("gloo-list"), "--backend", "gloo", "--json"});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 4);
+  const auto found = json::parse(result.out)["environments"][0];
+  CHECK(found["backends"][0]["failure"].get<std::string>().find(
+            "GLOO_SOCKET_IFNAME = ^lo,docker: \"^lo\" is no interface") != std::string::npos);
+  REQUIRE(found["causes"].size() == 1);
+  CHECK(found["causes"][0]["cause"] == "no-interface");
+  CHECK(found["causes"][0].dump().find("PyTorch's too") != std::string::npos);
 }
 
 TEST_CASE("a setting in Open MPI's own file is named with the file") {

@@ -208,8 +208,8 @@ std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
   if (method_row(plan.method).engine && engine_ == nullptr) {
     // The launch's id keeps files of an earlier launch from being taken for ours.
     engine_ = join_engine({fmt::format("{}/ddp-{}", config_.rendezvous_dir, config_.launch_id),
-                           config_.interface.empty() ? default_interface() : config_.interface,
-                           comm_.rank(), comm_.size(), config_.connect_timeout});
+                           gloo_interface(config_.interface), comm_.rank(), comm_.size(),
+                           config_.connect_timeout});
   }
   if (spec_.synchronisation == Synchronisation::lag)
     return make_lazy_driver(comm_, plan, spec_, *worker_, silence());

@@ -246,7 +246,7 @@ GlooCommunicator::GlooCommunicator(const RunConfig& config) {
                 "run.json: rendezvous_dir is empty, but Gloo meets through files; give a folder "
                 "that every rank sees under the same path");
   }
-  interface_ = config.interface.empty() ? default_interface() : config.interface;
+  interface_ = gloo_interface(config.interface);
   speak_when_a_peer_breaks_off(config.output_dir, rank);
   guarded("connecting Gloo's ranks", [&] {
     gloo::transport::tcp::attr attributes;

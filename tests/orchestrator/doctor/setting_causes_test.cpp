@@ -132,8 +132,7 @@ TEST_CASE("a setting of a library's own file is named with the file") {
   CHECK_FALSE(ids(symptoms).contains("slow-setting"));
 }
 
-TEST_CASE(
-    "a list of interfaces that PyTorch would end of is named, whether or not our worker does") {
+TEST_CASE("a list of interfaces that Gloo's programs end of is named with those that are there") {
   auto symptoms = symptoms_of("gloo-list");
   symptoms.looks = {told(symptoms.profile, Backend::gloo)};
   const auto finding = only(symptoms, "no-interface");
@@ -141,7 +140,7 @@ TEST_CASE(
   CHECK_THAT(finding.symptom.evidence,
              ContainsSubstring("GLOO_SOCKET_IFNAME = ^lo,docker (profile gloo-list, "
                                "[[backend.gloo]]: \"copied from a thread\")") &&
-                 ContainsSubstring("PyTorch ends as it starts") &&
+                 ContainsSubstring("PyTorch's too, take for the name") &&
                  ContainsSubstring("eth0 (192.0.2.2)"));
   REQUIRE(finding.fix.profile);
   CHECK_FALSE(told(*finding.fix.profile, Backend::gloo).environment.contains("GLOO_SOCKET_IFNAME"));

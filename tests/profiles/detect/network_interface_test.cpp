@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -56,4 +57,19 @@ TEST_CASE("a rank is reached by the default route's interface, else by one that 
   CHECK(seen_after(both + "; }") == "two 198.51.100.1");  // a pair's second end is made first
   CHECK(seen_after(both + " && ip route add default via 192.0.2.2; }") == "one 192.0.2.1");
   CHECK_FALSE(ipv4_address_of("no-such-interface"));
+}
+
+TEST_CASE(
+    "Gloo's ranks go over the interface that GLOO_SOCKET_IFNAME names first, if all are there") {
+  if (!ipv4_address_of("lo")) SKIP("the loopback interface is down");
+  unsetenv("GLOO_SOCKET_IFNAME");
+  CHECK(gloo_interface("eth7") == "eth7");
+  CHECK(gloo_interface("") == default_interface());
+  setenv("GLOO_SOCKET_IFNAME", "lo", 1);
+  CHECK(gloo_interface("eth7") == "lo");
+  setenv("GLOO_SOCKET_IFNAME", "lo,no-such", 1);
+  CHECK_THROWS_WITH(gloo_interface("eth7"),
+                    Catch::Matchers::StartsWith("GLOO_SOCKET_IFNAME = lo,no-such: \"no-such\" is "
+                                                "no interface that is up and has an IPv4 address"));
+  unsetenv("GLOO_SOCKET_IFNAME");
 }
