@@ -45,7 +45,8 @@ std::size_t CallTimes::kind_of(const char* what) {
   return kinds_.size() - 1;
 }
 
-void CallTimes::add(double start_us, const std::vector<Span>& spans) {
+void CallTimes::add(double start_us, const std::vector<Span>& spans, bool follows) {
+  if (!follows) last_start_us_.reset();
   CallsOfStep step;
   std::vector<double> starts;
   for (const Span& span : spans) {
@@ -55,7 +56,7 @@ void CallTimes::add(double start_us, const std::vector<Span>& spans) {
     starts.push_back(span.start_us);
     if (calls_.size() < kMostCalls)
       calls_.push_back({steps_.size(), kind_of(span.what), span.piece, span.start_us - start_us,
-                        span.end_us - span.start_us});
+                        span.end_us - span.start_us, span.bytes});
     else
       ++left_out_;
   }
@@ -77,8 +78,10 @@ void CallTimes::add(double start_us, const std::vector<Span>& spans) {
 nlohmann::json CallTimes::as_json() const {
   if (calls_.empty()) return {};
   nlohmann::json each = nlohmann::json::array();
-  for (const Call& call : calls_)
+  for (const Call& call : calls_) {
     each.push_back({call.step, call.kind, call.piece, tenths(call.start_us), tenths(call.us)});
+    if (call.bytes > 0) each.back().push_back(call.bytes);
+  }
   nlohmann::json steps = nlohmann::json::array();
   for (const CallsOfStep& step : steps_)
     steps.push_back({step.calls, tenths(step.calls_us), tenths(step.median_gap_us),

@@ -28,15 +28,20 @@ class CallTimes {
  public:
   /// Of single calls so many are kept, of all steps the sums.
   static constexpr std::size_t kMostCalls = 10'000;
+  /// On GPUs, where an event goes before and after each call that is seen, of so many steps one is
+  /// looked at: the median step is another.
+  static constexpr int kStepsOfGpu = 8;
 
   /// One measured step after the other; what crosses the barrier is with the step in which it
   /// ended. Steps without calls count.
   /// @param start_us of the step, by the clock of the spans
-  void add(double start_us, const std::vector<Span>& spans);
+  /// @param follows it comes right after the one that was added before
+  void add(double start_us, const std::vector<Span>& spans, bool follows = true);
   [[nodiscard]] const std::vector<CallsOfStep>& steps() const { return steps_; }
   /// {"burstiness": of all gaps, "kinds": [...], "each": [[step, kind, piece, start, us], ...],
   /// "left_out": n, "steps":
-  /// [[calls, us, median gap, largest gap, burstiness], ...]}; starts count from their step's.
+  /// [[calls, us, median gap, largest gap, burstiness], ...]}; starts count from their step's. A
+  /// call of another size than its piece has its bytes behind.
   /// Nothing where no step had a call.
   [[nodiscard]] nlohmann::json as_json() const;
 
@@ -47,6 +52,7 @@ class CallTimes {
     std::size_t piece;
     double start_us;
     double us;
+    std::size_t bytes;  ///< as the span's
   };
   std::size_t kind_of(const char* what);
 

@@ -52,6 +52,16 @@ std::optional<std::uint64_t> late_message_bytes(const ExchangePlan& plan, std::s
 
 }  // namespace
 
+void add_step(SampleArrays& samples, double start_us, double total_us,
+              std::optional<double> collective_us, double compute_us,
+              std::optional<double> waited_us) {
+  samples.start_us.push_back(start_us);
+  samples.total_us.push_back(total_us);
+  if (collective_us) samples.collective_us.push_back(*collective_us);
+  samples.compute_us.push_back(compute_us);
+  if (waited_us) samples.waited_us.push_back(*waited_us);
+}
+
 void FigureCollector::add(const StepTimes& times, double total_us, bool measured,
                           std::optional<double> busy_us) {
   losses_.push_back(times.loss);
@@ -61,8 +71,9 @@ void FigureCollector::add(const StepTimes& times, double total_us, bool measured
   if (busy_us && *busy_us > 0) exposed_.push_back(times.exposed_us / *busy_us);
 }
 
-void FigureCollector::add_calls(double start_us, std::vector<Span> spans, bool counts) {
-  if (counts) calls_.add(start_us, spans);
+void FigureCollector::add_calls(double start_us, std::vector<Span> spans, bool counts,
+                                bool follows) {
+  if (counts) calls_.add(start_us, spans, follows);
   last_spans_ = std::move(spans);
 }
 

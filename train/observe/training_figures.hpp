@@ -12,6 +12,12 @@
 
 namespace dynamiccl {
 
+/// One step of a worker or a server among a cell's samples.
+/// @param collective_us nullopt where nobody saw it
+void add_step(SampleArrays& samples, double start_us, double total_us,
+              std::optional<double> collective_us, double compute_us,
+              std::optional<double> waited_us = std::nullopt);
+
 /// Collects what the steps of a cell leave besides their times.
 class FigureCollector {
  public:
@@ -25,7 +31,8 @@ class FigureCollector {
            std::optional<double> busy_us = std::nullopt);
   /// What communication did in a step, which is the last one's trace until another comes.
   /// @param counts as a measured step, of which every call is seen
-  void add_calls(double start_us, std::vector<Span> spans, bool counts);
+  /// @param follows as CallTimes::add()
+  void add_calls(double start_us, std::vector<Span> spans, bool counts, bool follows = true);
   /// Measured steps run within its over().
   [[nodiscard]] StepEnergy& energy() { return energy_; }
   /// The weights are at the start again: the loss curve begins here.

@@ -53,4 +53,14 @@ std::optional<int> gpu_of(Communicator& comm, const RunConfig& config) {
   return planned_gpu(config.gpu_of_rank, comm.rank(), comm.rank());
 }
 
+std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
+  return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
+         static_cast<std::size_t>(codec_row(codec.codec).memories) +
+         static_cast<std::size_t>(synchronisation_row(spec.synchronisation).memories) +
+         (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
+         (codec_row(codec.codec).alike ? 0 : 2) +
+         (codec.codec != Codec::none && method_row(spec.method).sums == SumPlace::neighbours ? 3
+                                                                                             : 0);
+}
+
 }  // namespace dynamiccl

@@ -44,21 +44,6 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
                      spec.slow_factor, spec.slow_worker);
 }
 
-/// Buffers as large as all gradients that a worker may hold besides them: one, and what codec and
-/// synchronisation keep; where averages have a momentum that and the weights that it goes from;
-/// the weights from which a way is encoded, and with neighbours two replicas and what one sent.
-/// Where values decide how many are sent, all may be, with their places and how many of each
-/// gradient there are.
-std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
-  return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
-         static_cast<std::size_t>(codec_row(codec.codec).memories) +
-         static_cast<std::size_t>(synchronisation_row(spec.synchronisation).memories) +
-         (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
-         (codec_row(codec.codec).alike ? 0 : 2) +
-         (codec.codec != Codec::none && method_row(spec.method).sums == SumPlace::neighbours ? 3
-                                                                                             : 0);
-}
-
 /// Rounds of neighbours that are checked, whatever the cell says.
 constexpr int kLeastOracle = 2;
 
@@ -96,6 +81,18 @@ class TrainingRun final : public TrainingRunner {
   const LinkCost& link(GradientPath path);
   ExchangePlan choose_plan(const LinkCost& cost, GradientPath path, TrainingFigures& figures);
   void train(CellRecord& record, const ExchangePlan& plan);
+  struct WorkerCell {
+    StepDriver& driving;
+    FigureCollector& collector;
+    CellRecord& record;
+  };
+  struct StepPlace {
+    int step;
+    int steps;  ///< in the phase
+    bool measured;
+  };
+  /// @returns what the step took, microseconds
+  double take_step(const WorkerCell& cell, SampleArrays& samples, const StepPlace& at);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void look(StepDriver& driving, StepTraffic& traffic, TrainingFigures& figures, int rounds);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
@@ -309,15 +306,22 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   payload_bytes_ = 0;  // which says nothing of the way that the library's messages take
 }
 
-/// @param collective_us nullopt where nobody saw it
-void add_step(SampleArrays& samples, double start_us, double total_us,
-              std::optional<double> collective_us, double compute_us,
-              std::optional<double> waited_us = std::nullopt) {
-  samples.start_us.push_back(start_us);
-  samples.total_us.push_back(total_us);
-  if (collective_us) samples.collective_us.push_back(*collective_us);
-  samples.compute_us.push_back(compute_us);
-  if (waited_us) samples.waited_us.push_back(*waited_us);
+double TrainingRun::take_step(const WorkerCell& cell, SampleArrays& samples, const StepPlace& at) {
+  const bool on_gpu = worker_->memory().on_gpu();
+  const bool is_last = at.step + 1 == at.steps;
+  const bool seen = !on_gpu || (at.measured && !is_last && at.step % CallTimes::kStepsOfGpu == 0);
+  if (seen && on_gpu) cell.driving.trace_next();
+  StepTimes now;
+  const auto one = [&](bool last) { return timed_step(cell.driving, wait_, last, now); };
+  const double total_us = watched_step(comm_, is_last, spec_, one, cell.record);
+  const auto busy_us = cell.driving.take_busy_us();
+  add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
+           now.forward_us + now.backward_us + now.update_us, now.waited_us);
+  cell.collector.add(now, total_us, at.measured, busy_us);
+  if (seen || is_last)
+    cell.collector.add_calls(now.start_us, cell.driving.take_spans(), at.measured && seen, !on_gpu);
+  if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
+  return total_us;
 }
 
 void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) {
@@ -328,20 +332,10 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   double exchanges = 0;
   const auto phase = [&](int steps, SampleArrays& samples, bool measured) {
     double mean = 0;
-    StepTimes now;
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
-      const auto one = [&](bool is_last) { return timed_step(*driving, wait_, is_last, now); };
-      const double total_us = watched_step(comm_, i + 1 == steps, spec_, one, record);
-      const auto busy_us = driving->take_busy_us();
-      add_step(samples, now.start_us - epoch_us_, total_us, busy_us,
-               now.forward_us + now.backward_us + now.update_us, now.waited_us);
-      collector.add(now, total_us, measured, busy_us);
-      if (const bool seen = !worker_->memory().on_gpu(); seen || i + 1 == steps)
-        collector.add_calls(now.start_us, driving->take_spans(), measured && seen);
-      if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
-      mean += total_us / steps;
+      mean += take_step({*driving, collector, record}, samples, {i, steps, measured}) / steps;
     }
     return mean;
   };
@@ -442,6 +436,8 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
     double mean = 0;
     const auto done = training.run(rounds, epoch_us_);
     StepTimes step = training.typical_step();
+    for (const auto& calls : training.calls())
+      collector.add_calls(calls.start_us, calls.spans, measured);
     for (const auto& round : done) {
       const double collective_us = is_server() ? round.total_us - round.update_us : step.exposed_us;
       add_step(samples, round.start_us, round.total_us, collective_us,

@@ -18,7 +18,13 @@ struct Span {
   double start_us;
   double end_us;
   std::size_t lane = 0;
-  std::size_t bytes = 0;  ///< where it is a lane's part of the piece, else 0
+  std::size_t bytes = 0;  ///< where it is a lane's part of the piece, or all pieces, else 0
+};
+
+/// What communication did in one step.
+struct StepCalls {
+  double start_us = 0;  ///< of the step
+  std::vector<Span> spans;
 };
 
 /// How a worker's gradients become sums, as its steps see it. One step after the other:

@@ -28,6 +28,10 @@ class AsynchronousTraining {
   std::vector<UpdateRound> run(int rounds, double epoch_us);
   /// What this worker's steps of the last phase took, the typical one; zeros on the server.
   [[nodiscard]] const StepTimes& typical_step() const { return typical_; }
+  /// The calls of each of these steps; none on the server.
+  [[nodiscard]] std::vector<StepCalls> calls() const {
+    return steps_ ? steps_->calls() : std::vector<StepCalls>();
+  }
   [[nodiscard]] std::uint64_t sent_bytes() const;
   /// Gradients and answers that this rank holds beyond weights, momentum and one gradient.
   [[nodiscard]] std::size_t held_bytes() const;

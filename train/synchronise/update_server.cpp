@@ -311,6 +311,12 @@ std::pair<const void*, std::size_t> UpdateWorker::message() {
   return {frames_.data(), bytes};
 }
 
+double UpdateWorker::note(const char* what, double start_us, std::size_t bytes) {
+  const double end_us = now_us();
+  calls_.back().spans.push_back({what, 0, start_us, end_us, 0, bytes});
+  return end_us;
+}
+
 void UpdateWorker::receive(int server, std::vector<std::pair<Request, int>>& open) {
   const auto index = static_cast<std::size_t>(server);
   AnswerHead& answer = answers_[index];
@@ -323,29 +329,34 @@ void UpdateWorker::receive(int server, std::vector<std::pair<Request, int>>& ope
 
 /// The gradient against the servers' weights.
 void UpdateWorker::ask_servers() {
+  const double start_us = now_us();
   const auto [pushed_data, pushed_bytes] = message();
   push_.bytes = pushed_bytes;
   sent_bytes_ += pushed_bytes;
   const int servers = static_cast<int>(shards_.size());
-  std::vector<std::pair<Request, int>> open;
+  std::vector<std::pair<Request, int>> pushes;
+  std::vector<std::pair<Request, int>> pulls;
   for (int server = 0; server < servers; ++server) {
     // What is encoded goes whole, to one server.
     const Shard& shard = shards_[static_cast<std::size_t>(server)];
     const std::size_t bytes = servers > 1 ? shard.count * sizeof(float) : pushed_bytes;
     const char* data = static_cast<const char*>(pushed_data) + shard.begin * sizeof(float);
-    receive(server, open);
-    open.emplace_back(comm_.isend(&push_, sizeof push_, server, kPushTag), server);
-    open.emplace_back(comm_.isend(data, bytes, server, kPieceTag), server);
+    receive(server, pulls);
+    pushes.emplace_back(comm_.isend(&push_, sizeof push_, server, kPushTag), server);
+    pushes.emplace_back(comm_.isend(data, bytes, server, kPieceTag), server);
   }
-  const auto wait_for_all = [&] {
+  const auto wait_for_all = [&](std::vector<std::pair<Request, int>>& open) {
     for (const auto& [request, server] : std::exchange(open, {}))
       comm_.wait_within(request, server, timeout_);
   };
-  wait_for_all();
-  if (answers_.front().goes_on != 0) return;
+  wait_for_all(pushes);
+  const double pushed_us = note("push", start_us, pushed_bytes);
+  wait_for_all(pulls);
   // The others did not know yet that the phase was over.
-  for (int server = 1; server < servers; ++server) receive(server, open);
-  wait_for_all();
+  if (answers_.front().goes_on == 0)
+    for (int server = 1; server < servers; ++server) receive(server, pulls);
+  wait_for_all(pulls);
+  note("pull", pushed_us, count_ * sizeof(float));
 }
 
 std::vector<StepTimes> UpdateWorker::work() {
@@ -354,22 +365,28 @@ std::vector<StepTimes> UpdateWorker::work() {
       planted_fault("leave-group") && worker_.number() == worker_.workers() - 1 && group_;
   AnswerHead& answer = answers_.front();
   answer.goes_on = 1;
+  calls_.clear();
   while (answer.goes_on != 0) {
     stand_at_next(Standpoint::step);
     StepTimes step = worker_.step_by_itself(false);
+    calls_.push_back({step.start_us, {}});
     const double start_us = now_us();
     stand_at(Standpoint::exchange);
     buffers_.fetch();
     if (leaves) std::fill_n(buffers_.gradients(), count_, 0.0F);
     if (group_) {
       step.loss = group_->mean(step.loss);
+      const double sum_us = now_us();
       group_->sum();
+      note("reduce", sum_us, count_ * sizeof(float));
     }
     push_ = {number_, clock_++, answer.version, static_cast<float>(step.loss), 0};
     if (!group_ || group_->leads()) ask_servers();
     if (group_) {
+      const double share_us = now_us();
       group_->share(&answer, sizeof answer);
       group_->share(buffers_.answers(), count_ * sizeof(float));
+      note("broadcast", share_us, count_ * sizeof(float));
     }
     buffers_.bring();
     const double there_us = now_us();

@@ -140,6 +140,8 @@ class UpdateWorker {
   void start();
   /// Steps until the server ends the phase. @returns their times
   std::vector<StepTimes> work();
+  /// Its calls in each step of the last phase.
+  [[nodiscard]] const std::vector<StepCalls>& calls() const { return calls_; }
   [[nodiscard]] std::uint64_t sent_bytes() const {
     return sent_bytes_ + (group_ ? group_->sent_bytes() : 0);
   }
@@ -158,6 +160,8 @@ class UpdateWorker {
   /// One server's next answer.
   void receive(int server, std::vector<std::pair<Request, int>>& open);
   void ask_servers();
+  /// Notes a call of this step that began at `start_us` and ends now. @returns now
+  double note(const char* what, double start_us, std::size_t bytes);
   std::pair<const void*, std::size_t> message();
 
   Messages& comm_;
@@ -175,6 +179,7 @@ class UpdateWorker {
   std::vector<AnswerHead> answers_;  ///< of each server
   std::uint32_t clock_ = 0;
   std::uint64_t sent_bytes_ = 0;
+  std::vector<StepCalls> calls_;
 };
 
 }  // namespace dynamiccl

@@ -4,9 +4,9 @@
 --   evenly the cell's calls come
 -- columns:
 --   run_id environment backend architecture model batch method ranks group_knobs
---   kind | text | what the call does: reduce, reduce-scatter, all-gather, push, pull
+--   kind | text | what the call does: reduce, reduce-scatter, all-gather, push, pull, broadcast
 --   message_bytes | bytes, integer, exact | of each of these calls
---   steps | integer | measured steps
+--   steps | integer | measured steps whose calls were seen: on GPUs each eighth
 --   calls | integer | such calls in them
 --   left_out | integer, optional | calls of the cell that were too many to be kept one by one
 --   call_us | us, real | the median call
@@ -16,10 +16,14 @@
 --   gap_us | us, real | between the starts of two calls of the cell: the median step's median
 --   largest_gap_us | us, real | the same: the median step's largest
 --   burstiness | real | of all these gaps: -1 as a clock ticks, 0 by chance, towards 1 in bursts
+--   step_bandwidth | bytes_per_s, real | bytes of all calls of the cell in a step over the time in them: the median step
+--   lowest_bandwidth | bytes_per_s, real | the same: the slowest step
 --   settings
 -- burstiness = (s - m) / (s + m) of the gaps' deviation s and mean m (Goh, Barabasi 2008). Gaps reach back into the step
 -- before, so that a method that meets every tau steps has the long one, too. A call that crosses the barrier is with the
--- step in which it ended. GPUs' queues and the library's own engine (ddp) tell of no single call.
+-- step in which it ended. On GPUs a gap is within a step, and times are the GPU's. The library's own engine (ddp) tells of no
+-- single call. Where a server answers each worker by itself a pull begins when the push has left, and waits for the answer;
+-- a message without a piece of the plan has all of them.
 WITH numbered AS (
   SELECT v_training.*, row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
@@ -38,7 +42,8 @@ piece AS MATERIALIZED (
 ),
 call AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(c.value, '$[0]') AS step,
-         json_extract(w.seen, '$.kinds[' || json_extract(c.value, '$[1]') || ']') AS kind, p.bytes,
+         json_extract(w.seen, '$.kinds[' || json_extract(c.value, '$[1]') || ']') AS kind,
+         coalesce(json_extract(c.value, '$[5]'), p.bytes) AS bytes,
          json_extract(c.value, '$[4]') AS us
   FROM worker w, json_each(w.seen, '$.each') c
   LEFT JOIN piece p ON p.measurement_row = w.measurement_row AND p.piece = json_extract(c.value, '$[2]')
@@ -63,6 +68,19 @@ kind_of_call AS (
   FROM ranked
   GROUP BY measurement_row, kind, bytes
 ),
+rate AS MATERIALIZED (
+  SELECT measurement_row, 1e6 * sum(bytes) / sum(us) AS rate,
+         row_number() OVER (PARTITION BY measurement_row ORDER BY 1e6 * sum(bytes) / sum(us)) AS place,
+         count(*) OVER (PARTITION BY measurement_row) AS n
+  FROM call
+  GROUP BY measurement_row, step
+  HAVING sum(us) > 0 AND count(bytes) = count(*)
+),
+bandwidth AS (
+  SELECT measurement_row, avg(rate) FILTER (WHERE place IN ((n + 1) / 2, (n + 2) / 2)) AS median, min(rate) AS lowest
+  FROM rate
+  GROUP BY measurement_row
+),
 step AS MATERIALIZED (
   SELECT w.measurement_row, json_extract(s.value, '$[2]') AS gap_us, json_extract(s.value, '$[3]') AS largest_us
   FROM worker w, json_each(w.seen, '$.steps') s
@@ -84,8 +102,9 @@ SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.m
        (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = w.launch_id) AS group_knobs, k.kind, k.bytes AS message_bytes,
        json_array_length(w.seen, '$.steps') AS steps, k.calls, json_extract(w.seen, '$.left_out') AS left_out,
        k.call_us, k.p99_us, k.first_us, k.last_us, e.gap_us, e.largest_gap_us,
-       json_extract(w.seen, '$.burstiness') AS burstiness, w.settings
+       json_extract(w.seen, '$.burstiness') AS burstiness, b.median AS step_bandwidth, b.lowest AS lowest_bandwidth, w.settings
 FROM worker w
 JOIN kind_of_call k ON k.measurement_row = w.measurement_row
 LEFT JOIN evenness e ON e.measurement_row = w.measurement_row
+LEFT JOIN bandwidth b ON b.measurement_row = w.measurement_row
 ORDER BY w.environment, w.backend, w.model, w.batch, w.ranks, w.method, w.settings, k.kind, k.bytes

@@ -190,11 +190,36 @@ TEST_CASE(
   CHECK(rows.real(1, "gap_us") == 50.0);
   CHECK(rows.real(1, "largest_gap_us") == 110.0);
   CHECK(rows.real(1, "burstiness") == 0.25);
+  // 500 bytes in 85 to 94 us, then in 55 to 64 us.
+  CHECK_THAT(*rows.real(0, "step_bandwidth"), WithinRel(500e6 * (1 / 64.0 + 1 / 85.0) / 2, 1e-9));
+  CHECK_THAT(*rows.real(0, "lowest_bandwidth"), WithinRel(500e6 / 94, 1e-9));
   // Runs of before have no such figures.
   Store older(folder.file("older.sqlite"));
   figures.details.erase("calls");
   store_training(older, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
   CHECK(named_query(Reader(folder.file("older.sqlite")), "calls", {}).rows.empty());
+}
+
+TEST_CASE("a call with bytes of its own, as to a server that answers each worker, has those",
+          "[A-17][E-133]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["pieces"] = {{0, 25, 0}, {25, 100, 0}};
+  figures.details["calls"] = {{"burstiness", json()},
+                              {"kinds", {"push", "pull"}},
+                              {"each", {{0, 0, 0, 10.0, 4.0, 500}, {0, 1, 0, 14.0, 6.0, 500}}},
+                              {"left_out", 0},
+                              {"steps", {{2, 10.0, 4.0, 4.0, json()}}}};
+  store_training(store, {{{"ps", kSettings}}, {120}}, figures, 1);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "calls", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.text(0, "kind") == "pull");
+  CHECK(rows.integer(0, "message_bytes") == 500);
+  CHECK(rows.integer(1, "message_bytes") == 500);
+  CHECK_THAT(*rows.real(0, "step_bandwidth"), WithinRel(100e6, 1e-9));
 }
 
 TEST_CASE("energy of steps is that of all workers' GPUs together", "[H-13]") {

@@ -53,6 +53,19 @@ TEST_CASE("calls that come in bursts are told from calls that come evenly", "[D-
   CHECK(times.steps()[0].median_gap_us == 1);
 }
 
+TEST_CASE("steps that do not follow each other have no gap between them, and bytes of a call stay",
+          "[A-17][D-39]") {
+  CallTimes times;
+  times.add(1000, {{"reduce", 0, 1100, 1150}, {"reduce", 1, 1300, 1310}}, false);
+  // Seven steps later, as on a GPU.
+  times.add(9000, {{"push", 0, 9100, 9200, 0, 4096}, {"pull", 0, 9200, 9400, 0, 8192}}, false);
+  CHECK(times.steps()[1].median_gap_us == 100);
+  CHECK(times.steps()[1].largest_gap_us == 100);
+  const auto said = times.as_json();
+  CHECK(said["each"][0] == nlohmann::json{0, 0, 0, 100.0, 50.0});
+  CHECK(said["each"][3] == nlohmann::json{1, 2, 0, 200.0, 200.0, 8192});
+}
+
 TEST_CASE("of very many calls the first are kept, of all steps the sums", "[A-17]") {
   CallTimes times;
   for (std::size_t step = 0; step < CallTimes::kMostCalls / 2 + 5; ++step)
