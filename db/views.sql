@@ -279,6 +279,7 @@ SELECT
   json_extract(t.details_json, '$.memory') AS memory,        -- bytes held, their unit and limit
   json_extract(t.details_json, '$.staging_bytes') AS staging_bytes,    -- page-locked host memory
   json_extract(t.details_json, '$.calls') AS calls,          -- each call of its measured steps
+  json_extract(t.details_json, '$.network') AS network,      -- what passed interfaces in its measured steps, and how many these were
   json_extract(t.details_json, '$.trace') AS trace           -- one step's timeline
 FROM training t;
 

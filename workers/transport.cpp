@@ -76,10 +76,14 @@ Traffic& Traffic::operator+=(const Traffic& other) {
   cma_bytes += other.cma_bytes;
   cma_calls += other.cma_calls;
   cma_errors += other.cma_errors;
+  for (const auto& [name, counts] : other.network) network[name] += counts;
   return *this;
 }
 
-TransportWatch::TransportWatch() : sent_by_socket_(sent_by_socket()), cma_before_(cma_traffic()) {}
+TransportWatch::TransportWatch()
+    : sent_by_socket_(sent_by_socket()),
+      cma_before_(cma_traffic()),
+      network_before_(network_counts()) {}
 
 Traffic TransportWatch::lap() {
   auto sent = sent_by_socket();
@@ -93,8 +97,11 @@ Traffic TransportWatch::lap() {
   moved.cma_bytes = cma.cma_bytes - cma_before_.cma_bytes;
   moved.cma_calls = cma.cma_calls - cma_before_.cma_calls;
   moved.cma_errors = cma.cma_errors - cma_before_.cma_errors;
+  auto network = network_counts();
+  moved.network = passed_between(network_before_, network);
   sent_by_socket_ = std::move(sent);
   cma_before_ = cma;
+  network_before_ = std::move(network);
   return moved;
 }
 
@@ -105,6 +112,7 @@ void TransportProof::add_cell(const std::string& cell_id, const Traffic& traffic
   auto entry = to_json(traffic);
   entry["payload_bytes"] = payload_bytes;
   entry["used_bytes"] = used_bytes;
+  if (!traffic.network.empty()) entry["network"] = to_json(traffic.network);
   cells_[cell_id] = std::move(entry);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
+#include "workers/network_counters.hpp"
 
 namespace dynamiccl {
 
@@ -15,6 +16,7 @@ struct Traffic {
   std::uint64_t cma_bytes = 0;  ///< process_vm_readv and process_vm_writev
   std::uint64_t cma_calls = 0;
   std::uint64_t cma_errors = 0;  ///< those calls that were refused
+  NetworkCounts network;         ///< passed interfaces, others' among them
   Traffic& operator+=(const Traffic& other);
 };
 
@@ -33,6 +35,7 @@ class TransportWatch {
  private:
   std::map<std::uint64_t, std::uint64_t> sent_by_socket_;  ///< by inode
   Traffic cma_before_;
+  NetworkCounts network_before_;
 };
 
 /// Collects a launch's traffic and names its transport.

@@ -1,7 +1,7 @@
 # One more query: its file THEME/NAME.cpp or THEME/NAME.sql, and its line here, in the order of the listing.
 set(_queries
   times/latency times/tails times/bandwidth times/fit times/components times/copy_share times/line_rate times/node_scaling
-  environments/overhead environments/attribution environments/interconnect environments/transports environments/regimes environments/page_faults environments/interference
+  environments/overhead environments/attribution environments/interconnect environments/transports environments/interfaces environments/regimes environments/page_faults environments/interference
   choices/best choices/axis choices/crossover choices/switch_points choices/beside_neighbour choices/tradeoffs choices/findings choices/floor choices/flips choices/published choices/design_space
   training/training training/scaling training/prediction training/atlas training/architecture training/messages training/calls training/energy training/curves training/time_to_target training/training_memory training/compression training/cost_orders training/payloads training/c2c
   trust/coverage trust/failures trust/independence trust/noise trust/warmup trust/skew trust/clocks trust/stragglers trust/stopping trust/history

@@ -24,16 +24,15 @@ void StepTraffic::leave_out(const std::function<void()>& work) {
   watch_.lap();
 }
 
-void StepTraffic::add_lap() {
-  const Traffic lap = watch_.lap();
-  moved_bytes_ += static_cast<double>(lap.tcp_bytes + lap.cma_bytes);
-}
+void StepTraffic::add_lap() { moved_ += watch_.lap(); }
 
 void StepTraffic::conclude(TrainingFigures& figures, double samples, int steps,
                            double payload_bytes) {
   barrier(comm_);
   add_lap();
-  const double bytes = moved_bytes_;
+  if (!moved_.network.empty())
+    figures.details["network"] = {{"steps", steps}, {"interfaces", to_json(moved_.network)}};
+  const auto bytes = static_cast<double>(moved_.tcp_bytes + moved_.cma_bytes);
   // Together: by CMA one of two ranks moves what both exchange.
   const auto all = sum_over_ranks(comm_, {bytes, payload_bytes});
   const bool counted = all[0] >= kAllCounted * all[1];

@@ -20,7 +20,7 @@ class StepTraffic {
   /// Ranks: all.
   void leave_out(const std::function<void()>& work);
 
-  /// Fills counted_bytes and c2c_measured; figures has its intensity. Ranks: all.
+  /// Fills counted_bytes, c2c_measured and details.network; figures has its intensity. Ranks: all.
   /// @param samples that each worker has trained in these steps
   /// @param steps measured ones, rounds of several steps each as one
   /// @param payload_bytes that the plan's messages carried in these steps, as it reckons them
@@ -32,7 +32,7 @@ class StepTraffic {
   Communicator& comm_;
   const ExchangePlan& plan_;
   TransportWatch watch_;
-  double moved_bytes_ = 0;
+  Traffic moved_;
 };
 
 /// Whether a plan's sent bytes are those of messages of our own; a library's all-reduce is reckoned

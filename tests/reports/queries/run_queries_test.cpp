@@ -292,6 +292,43 @@ TEST_CASE("skew is the median over launches, which a disturbed one does not move
                                             "launches, 3000.0 us in the worst; see `query skew`"));
 }
 
+TEST_CASE("what passed an interface is summed over a cell's launches, by rank", "[H-13]") {
+  EditedRun run({"allreduce"}, {1024, 4096}, 2);
+  const auto time = [](const CellInfo&, int, int) { return 100.0; };
+  for (int block = 0; block < 2; ++block)
+    run.launch(block, time, [](std::vector<RecordFile>& files, LaunchEnd&) {
+      std::string cell;
+      each<CellRecord>(files, [&](CellRecord& one, int) { cell = one.cell_id; });
+      each<TransportRecord>(files, [&](TransportRecord& used, int rank) {
+        used.details["cells"] = {{cell,
+                                  {{"tcp_bytes", 900},
+                                   {"network",
+                                    {{"eth0.1",
+                                      {{"rx_bytes", 1000 + rank},
+                                       {"rx_packets", 2},
+                                       {"rx_drops", 1},
+                                       {"rx_errors", 0},
+                                       {"tx_bytes", 2000},
+                                       {"tx_packets", 3},
+                                       {"tx_drops", 2},
+                                       {"tx_errors", 4}}}}}}}};
+      });
+    });
+  const Table table = run.query("interfaces");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.text(0, "interface") == "eth0.1");
+  CHECK(rows.integer(1, "rank") == 1);
+  CHECK(rows.integer(1, "launches") == 2);
+  CHECK(rows.integer(1, "rx_bytes") == 2002);
+  CHECK(rows.integer(1, "tx_bytes") == 4000);
+  CHECK(rows.integer(1, "tx_packets") == 6);
+  CHECK(rows.integer(1, "drops") == 6);
+  CHECK(rows.integer(1, "errors") == 8);
+  CHECK(rows.integer(1, "tcp_bytes") == 1800);
+  CHECK_FALSE(rows.real(1, "plan_bytes"));
+}
+
 TEST_CASE("slow calls are told by percentiles that launches are long enough for", "[H-02]") {
   EditedRun run({"allreduce"}, {1024}, 2);
   // 1 to 20, and in a later launch twice that: percentiles lie between two of them.

@@ -370,7 +370,28 @@ TEST_CASE("what waits otherwise from an epoch on trains as both say", "[d-27][d-
   check_switched(*job, edits.size());
 }
 
-TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
+namespace {
+
+/// A worker that a server answers by itself pushes and pulls once in each measured step, and its
+/// bytes pass an interface.
+void check_calls(const CellRecord& worker, double message_bytes) {
+  INFO(worker.training->details.dump());
+  const auto& calls = worker.training->details.at("calls");
+  CHECK(calls.at("kinds") == nlohmann::json{"push", "pull"});
+  CHECK(calls.at("each").size() == 2 * calls.at("steps").size());
+  CHECK(calls.at("each")[0][5] == message_bytes);
+  CHECK(calls.at("each")[1][4] > 0);
+  const auto& network = worker.training->details.at("network");
+  double sent = 0;
+  for (const auto& [name, counts] : network.at("interfaces").items())
+    sent += counts.at("tx_bytes").get<double>();
+  CHECK(sent >= message_bytes * static_cast<double>(calls.at("steps").size()));
+}
+
+}  // namespace
+
+TEST_CASE("every way of waiting trains, Gloo, briefly",
+          "[d-13][d-15][d-06][A-17][D-39][H-13][H-14]") {
   const std::vector<Edit> of_server{
       synchronised(Synchronisation::ssp),    synchronised(Synchronisation::asp),
       synchronised(Synchronisation::backup), synchronised(Synchronisation::staggered),
@@ -387,6 +408,8 @@ TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
   const auto records = served->records_of<CellRecord>(0);
   CHECK(records[0].training->details.at("staleness").at("furthest_ahead") <= 1);
   CHECK(records[2].training->details.at("staleness").at("dropped") > 0);
+  const auto of_worker = served->records_of<CellRecord>(1);
+  for (const std::size_t cell : {0U, 1U}) check_calls(of_worker[cell], kGradientBytes);
   check_lazy_bytes(*served, of_server.size() - 1, true);
   auto gossip = job_of_edits(
       Backend::gloo, 3, TrainingMethod::d_psgd,
