@@ -184,6 +184,15 @@ void JobWatch::search_rhythm(const Process& process) {
   if (!rhythm_.found()) rhythm_ = std::move(found);
 }
 
+bool JobWatch::outgrown() {
+  const Process* process = listened();
+  if (process == nullptr || !rhythm_.found() || process->heard == searched_heard_) return false;
+  const auto before = rhythm_.pattern;
+  searched_heard_ = process->heard;
+  search_rhythm(*process);
+  return !same_up_to_rotation(before, rhythm_.pattern);
+}
+
 std::size_t JobWatch::calls_since_adoption(const Process& process) const {
   std::size_t since = 0;
   for (auto call = process.calls.rbegin();

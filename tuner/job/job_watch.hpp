@@ -77,6 +77,9 @@ class JobWatch {
   [[nodiscard]] StepCalls step_calls() const;
   /// Were the last calls that were heard those of a step?
   [[nodiscard]] bool ends_in_steps() const;
+  /// Looks once more among all that was heard: searches are seldom while calls come, and what
+  /// repeats may be a part of a longer sequence by now. @returns whether it is, and gives way
+  bool outgrown();
   /// The last sequence of calls that was found differs from the one before.
   [[nodiscard]] int rhythm_changes() const { return rhythm_changes_; }
   /// Steps that ran wholly under the table of `epoch`; nullopt without a rhythm or such steps.

@@ -186,6 +186,7 @@ class Observer {
       if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
         return false;
       if (!lasted || !believed()) return false;
+      if (request_.step_calls.empty() && leader_.watch().outgrown()) return false;
       measured_ = measure();
       if (!measured_) return false;
       if (request_.learn_seconds <= 0 || median(*measured_) >= request_.learn_below.count())

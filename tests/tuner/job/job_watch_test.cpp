@@ -72,6 +72,32 @@ TEST_CASE("layers are not believed to be the step once several steps were heard"
   CHECK(watch.confirmed());
 }
 
+TEST_CASE("layers that were believed give way to the step when they are asked for once more",
+          "[E-105]") {
+  ToldJob job;
+  JobWatch watch(job.folder());
+  int told = 0;
+  const auto tell = [&](int calls) {
+    for (; calls > 0; --calls, ++told) {
+      const int at = told % 25;
+      job.call(at == 0 ? 4 : at % 2 == 1 ? 8192 : 16384, at == 0 ? 20 : 2);
+    }
+    watch.refresh();
+    static_cast<void>(watch.rhythm());
+  };
+  for (int i = 0; i < 300; ++i) job.call(4096, 1, 0);
+  tell(40);
+  tell(45);
+  tell(25);
+  // Four steps were heard, but nobody has looked since there were three.
+  REQUIRE(watch.rhythm().pattern.size() == 2);
+  REQUIRE(watch.confirmed());
+  CHECK(watch.outgrown());
+  CHECK(watch.rhythm().pattern.size() == 25);
+  CHECK_FALSE(watch.confirmed());
+  CHECK_FALSE(watch.outgrown());
+}
+
 TEST_CASE("the step under way is known to be longer before it has ended", "[E-108]") {
   ToldJob job;
   const auto call = [&](std::uint64_t bytes, double ms) { job.call(bytes, ms); };
