@@ -1,7 +1,7 @@
 """PyTorch DDP jobs on two GPUs that meet a fault and that go well, and what `dynamiccl doctor --job` says of each.
 
     python3 scripts/live_gpu_jobs.py --program build/release/dynamiccl --out FOLDER [--only NAME,...] [--seed 1]
-        [--part known|held-out|all] [--set broken,healthy] [--seconds 500] [--launcher shell]
+        [--part known|held-out|all] [--set broken,healthy] [--seconds 500] [--launcher shell] [--cost PAIRS]
 
 As scripts/live_jobs.py, whose launches are MPI's. Two ranks of scripts/live_jobs/ddp_rank.py over NCCL (over Gloo where the machine
 has no GPU, to try the harness) under torchrun, or started one by one where Debian's torchrun is broken. The faulty rank is drawn by
@@ -9,14 +9,19 @@ the seed, and so is the third of the faults that is held out. One job at a time 
 Nothing is set beforehand; as root. Begins no job that would end after --seconds; where time is left the set is gone through
 again with the next seed. FOLDER/results.jsonl has a line for each job: what was planted, all that was said, what NCCL's RAS answers
 before and after the look, the threads of the ranks, stacks and their time, and the steps that the job has made meanwhile.
+--cost: instead of that, how much longer a step of one plain job takes while it is looked at, in so many pairs of stretches with and
+without a look that follow each other; FOLDER/cost.jsonl has a line for each pair.
 """
 import argparse
 import json
+import math
 import os
 import random
+import re
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -97,6 +102,9 @@ class Job:
             if is_rank(pid, rank):
                 return pid
         raise RuntimeError(f"no rank {rank}")
+
+    def named(self):
+        return ["--job", str(self.process.pid)]
 
     def text(self):
         return open(self.folder + "/log").read()
@@ -256,6 +264,45 @@ def tell(arguments, counts, seed, kind, row, faulty, part, said, seconds, eviden
         print("        " + line, flush=True)
 
 
+def step_ms(lines, begin, end):
+    """Mean of the steps whose ends were printed between the two times."""
+    inside = [(int(step), float(at)) for step, at in lines if begin <= float(at) <= end]
+    return 1000 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
+
+
+def cost(arguments, begun):
+    """With a look and without in turn, which of both is first in turn, too. One job, so that placement and clocks are its own.
+    As many pairs as --seconds lets it."""
+    job = Job(arguments.python, arguments.launcher or "torchrun", "plain", "", -1)
+    stretches = []
+    try:
+        job.begin()
+        for pair in range(arguments.cost):
+            if time.time() - begun > arguments.seconds - 17:
+                break
+            for looks in ((True, False), (False, True))[pair % 2]:
+                begin = time.monotonic()
+                said = live_jobs.look(arguments.program, job)[0] if looks else None
+                time.sleep(0 if looks else 4)
+                stretches.append((pair, begin, time.monotonic(), said))
+        lines = [line.split()[::2] for line in job.text().splitlines() if re.fullmatch(r"\d+ \S+ [\d.]+", line)]
+    finally:
+        job.end()
+    ratios = []
+    for pair in range(len(stretches) // 2):
+        looked, alone = sorted((one for one in stretches if one[0] == pair), key=lambda one: one[3] is None)
+        with_look, without = step_ms(lines, *looked[1:3]), step_ms(lines, *alone[1:3])
+        ratios.append(math.log(with_look / without))
+        with open(arguments.out + "/cost.jsonl", "a") as out:
+            out.write(json.dumps({"pair": pair, "with_ms": with_look, "without_ms": without, "seconds": looked[2] - looked[1],
+                                  "said": looked[3]["state"], "stack_core_seconds": looked[3]["core_seconds"]}) + "\n")
+    middle = statistics.fmean(ratios)
+    half = 2.6 * statistics.stdev(ratios) / math.sqrt(len(ratios))  # Student's t of 95 % with five degrees of freedom, rounded up
+    print(f"cost: a step takes {math.exp(middle):.4f} times as long while it is looked at ({math.exp(middle - half):.4f} to "
+          f"{math.exp(middle + half):.4f}, {len(ratios)} pairs); pairs " + " ".join(f"{math.exp(one):.4f}" for one in ratios), flush=True)
+    return 0
+
+
 def main():
     begun = time.time()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -269,10 +316,13 @@ def main():
     parser.add_argument("--launcher", default="", help="shell: without torchrun")
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--stacks", action="store_true", help="stacks after each look, and what they take")
+    parser.add_argument("--cost", type=int, default=0, metavar="PAIRS", help="only measure what a look costs (at least 6)")
     parser.add_argument("--out", required=True, help="folder for results.jsonl")
     arguments = parser.parse_args()
     arguments.program = os.path.abspath(arguments.program)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it has started
+    if arguments.cost:
+        return cost(arguments, begun)
     counts, jobs, rows = {}, [], rows_of(arguments)
 
     def load():

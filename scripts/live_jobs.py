@@ -27,6 +27,7 @@ ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROO
                    OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
 
 # name, launcher, kind of rank, deed from outside, states that are right, words that are right, whether the rank has to be named
+# Of "hosts", two process namespaces of this machine, the doctor sees one host's ranks and asks the other host for its own.
 BROKEN = [
     ("stopped", "openmpi", "plain", "stop", "hung", "stopped", True),
     ("stopped", "mpich", "plain", "stop", "hung", "stopped", True),
@@ -56,6 +57,10 @@ BROKEN = [
     ("stopped", "torch", "plain", "stop", "hung", "stopped", True),
     ("other collective", "torch", "other-collective", "", "hung", "other-call|same-call", False),
     ("asleep for ever", "torch", "stuck-sleep", "", "hung", "held.*asleep", True),
+    ("stopped", "hosts", "plain", "stop", "hung", "stopped", True),
+    ("asleep for ever", "hosts", "stuck-sleep", "", "hung", "held.*asleep", True),
+    ("other collective", "hosts", "other-collective", "", "hung", "other-call", True),
+    ("slow loader", "hosts", "slow-loader", "", "slow", "late.*asleep", True),
     ("slow loader", "openmpi", "slow-loader", "", "slow", "late.*asleep", True),
     ("slow loader", "gloo", "slow-loader", "", "slow", "late.*asleep", True),
     ("slow pipe", "mpich", "slow-pipe", "trickle", "slow", "late.*read of", True),
@@ -86,7 +91,7 @@ HEALTHY = [
     ("first epoch", "mpich", "first-epoch"), ("uneven steps", "openmpi", "uneven"), ("reads files", "mpich", "reads-files"),
     ("overlap", "openmpi", "overlap"), ("Python", "python", "plain"), ("one rank", "alone", "plain"),
     ("plain", "torch", "plain"), ("evaluation on rank 0", "torch", "evaluation"), ("checkpoints", "torch", "checkpoint"),
-    ("small calls back to back", "gloo", "fast"),
+    ("small calls back to back", "gloo", "fast"), ("plain", "hosts", "plain"), ("small calls back to back", "hosts", "fast"),
 ]
 
 
@@ -134,6 +139,7 @@ class Job:
             library = self.folder + "/libmpi.so.40.copy"
             shutil.copy(os.path.realpath("/usr/lib/x86_64-linux-gnu/libmpi.so.40"), library)
             environment["SECOND_LIBRARY"] = library
+        self.port = str(random.randrange(20000, 40000))
         self.process = subprocess.Popen(self.command(), env=environment, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
@@ -149,6 +155,10 @@ class Job:
             prefix = ["taskset", "-c", "0"]
         if self.deed == "firewall":
             prefix = ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]
+        if self.launcher == "hosts":
+            rank = "RANK=$r WORLD_SIZE=3 MASTER_PORT=%s %s/gloo_rank %s 127.0.0.1" % (self.port, self.build, " ".join(words))
+            host = "unshare --pid --fork --mount-proc sh -c 'for r in %s; do " + rank + " & done; wait' &"
+            return ["sh", "-c", host % "0 1" + host % "2" + " wait"]
         if self.launcher in ("gloo", "torch"):
             rank = [f"{self.build}/gloo_rank"]
             if self.launcher == "torch":
@@ -176,6 +186,20 @@ class Job:
                 raise RuntimeError("the job did not begin")
             time.sleep(0.1)
         time.sleep(1)
+
+    def named(self):
+        """What the doctor is asked for."""
+        if self.launcher != "hosts":
+            return ["--job", str(self.process.pid)]
+        firsts = {self.pid_of(0): "a", self.pid_of(2): "b"}
+        for pid, host in firsts.items():
+            above = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1]
+            with open(f"{self.folder}/{host}", "w") as file:
+                file.write(above)
+        with open(self.folder + "/into", "w") as file:
+            file.write(f'#!/bin/sh\nhost=$1; shift\nexec nsenter --target "$(cat {self.folder}/$host)" --pid --mount sh -c "$*"\n')
+        os.chmod(self.folder + "/into", 0o755)
+        return ["--job", "MASTER_PORT=" + self.port, "--hosts", "a,b", "--remote-shell", self.folder + "/into"]
 
     def meet_fault(self):
         pid = self.pid_of(self.faulty)
@@ -237,7 +261,7 @@ def compile_ranks(build):
 
 def look(program, job):
     begun = time.time()
-    said = subprocess.run([program, "doctor", "--job", str(job.process.pid), "--json"], stdin=subprocess.DEVNULL,
+    said = subprocess.run([program, "doctor", "--json"] + job.named(), stdin=subprocess.DEVNULL,
                           capture_output=True, text=True)
     seconds = time.time() - begun
     try:

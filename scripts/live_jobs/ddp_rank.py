@@ -1,7 +1,7 @@
 """A rank of a PyTorch DDP job that meets a fault (scripts/live_gpu_jobs.py).  ddp_rank.py KIND FAULTY_RANK FOLDER
 
 NCCL with a GPU each, or Gloo where the machine has none. A step: a batch, forward, backward with DDP's all-reduces, the optimiser,
-an all-reduce of the loss; every fifth step prints it. Touches no GPU before FOLDER/start is there, so that the next job can load
+an all-reduce of the loss; every fifth step prints it and the time. Touches no GPU before FOLDER/start is there, so that the next job can load
 while another is looked at. Ready after five steps; the faulty rank misbehaves once FOLDER/go is there.
 """
 import contextlib
@@ -78,7 +78,8 @@ def report(device, loss, step):
     else:
         dist.all_reduce(mean)
     if step % 5 == 0:
-        print(step, mean.item(), flush=True)
+        sys.stdout.write(f"{step} {mean.item()} {time.monotonic()}\n")  # at once, as two ranks write here
+        sys.stdout.flush()
 
 
 def on_rank_0(model):
