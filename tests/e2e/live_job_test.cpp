@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,7 +67,49 @@ TEST_CASE("a job that runs is looked at from outside: it goes on, and then a ran
   CHECK(said["verdict"] == "stopped");
   CHECK(said["ranks"].size() == 1);
   CHECK(said["next"][0] == "kill -CONT " + std::to_string(ranks[1]));
+  // As from another machine, whose second host does not answer.
+  const auto shell =
+      program.file("into", "#!/bin/sh\n[ $1 = near ] || exit 255\nshift\nexec sh -c \"$*\"\n");
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  const auto there =
+      program.run({"doctor", "--json", "--hosts", "near,far", "--remote-shell", shell, "--job",
+                   "near:" + std::to_string(ranks[0]), "--job", "far:1"});
+  INFO(there.err << there.out);
+  CHECK(there.exit_code == 4);
+  const auto joined = nlohmann::json::parse(there.out);
+  CHECK(joined["verdict"] == "stopped");
+  CHECK(joined["processes"].size() == 2);
+  CHECK(joined["next"][0] == "kill -CONT " + std::to_string(ranks[1]) + " on near");
+  CHECK(joined["evidence"].back() == "far was not looked at: code 255");
+  const auto nowhere = program.run(
+      {"doctor", "--hosts", "near", "--remote-shell", shell, "--job", "NO_SUCH_VARIABLE=1"});
+  CHECK(nowhere.exit_code == 2);
+  CHECK(nowhere.err.find("no host has a rank of this job: near was not looked at: ") !=
+        std::string::npos);
+  CHECK(nowhere.err.find("no process that this user may read has this variable") !=
+        std::string::npos);
   kill(ranks[1], SIGCONT);
   kill(run, SIGTERM);
   CHECK(Program::wait(run) == 128 + SIGTERM);
+}
+
+TEST_CASE("what does not go with a job that is looked at is refused, saying why") {
+  const Program program;
+  const auto refused = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"doctor", "--job", "1"});
+    const auto result = program.run(words);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  const auto says = [](const std::string& text, const char* words) {
+    return text.find(words) != std::string::npos;
+  };
+  CHECK(says(refused({"--hosts", "a,b"}), "a process id is of one host: name it as a:1"));
+  CHECK(says(refused({"--slurm", "--nodes", "2"}), "--slurm and --job exclude each other"));
+  CHECK(says(refused({"--least"}), "--least does not go with --job"));
+  CHECK(says(refused({"--backend", "gloo"}), "--backend does not go with --job"));
+  const auto log = program.file("log", "NCCL INFO\n");
+  const auto logs = program.run({"doctor", "--job", log, "--hosts", "a,b"});
+  CHECK(logs.exit_code == 2);
+  CHECK(says(logs.err, "--hosts looks at a job that runs, and --job names files"));
 }

@@ -17,6 +17,7 @@
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
 #include "orchestrator/doctor/job/job_logs.hpp"
+#include "orchestrator/doctor/job/job_on_hosts.hpp"
 #include "orchestrator/doctor/job/job_verdict.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/experiment/expression.hpp"
@@ -83,6 +84,13 @@ void read_job_logs(const std::string& input) {
   for (const char* name : {"trace_0", "trace_1"}) read_job_file(job, input, name);
   LogLook look;
   look.verdict = verdict(job);
+  to_text(look);
+  (void)to_json(look).dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// As two hosts' words, one after the other.
+void read_job_looks(const std::string& input) {
+  const auto look = joined_look({look_of_host("a", input), look_of_host("b", input)}, {});
   to_text(look);
   (void)to_json(look).dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -231,7 +239,8 @@ const std::vector<Target>& targets() {
                                        {"region", read_region},
                                        {"provenance", read_provenance},
                                        {"database", read_database},
-                                       {"job-log", read_job_logs}};
+                                       {"job-log", read_job_logs},
+                                       {"job-looks", read_job_looks}};
   return all;
 }
 

@@ -18,6 +18,7 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/job/job_logs.hpp"
+#include "orchestrator/doctor/job/job_on_hosts.hpp"
 #include "orchestrator/doctor/job/look_at_job.hpp"
 #include "orchestrator/doctor/least.hpp"
 #include "orchestrator/doctor/output.hpp"
@@ -49,8 +50,10 @@ struct DoctorArguments {
   std::vector<const CLI::Option*> of_proofs;       ///< mean nothing without --prove
   const CLI::Option* launches_given = nullptr;     ///< of --prove, and of --least
   std::vector<const CLI::Option*> of_launches;     ///< mean nothing with --machine
+  std::vector<const CLI::Option*> of_nodes;        ///< the same
   std::vector<const CLI::Option*> of_one_machine;  ///< mean nothing with nodes
   std::vector<std::string> jobs;  ///< process ids, containers, Slurm's jobs: of one job
+  bool looks = false;             ///< for who joins what hosts have seen
   std::string hosts;
   std::string remote_shell;
   std::string slurm;
@@ -342,20 +345,34 @@ int say_of_job(const Look& look, const Shared& shared) {
 /// A job that runs is looked at from outside, or what it has left is read: nothing is started.
 int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
   for (const auto& options : {arguments.of_one_machine, arguments.of_launches, arguments.of_proofs})
-    refuse_given(options,
-                 "does not go with --job, which looks at a job of this machine as it runs");
+    refuse_given(options, "does not go with --job, which looks at a job as it runs");
+  const auto hosts = chosen_nodes(arguments);
+  if (hosts && hosts->slurm())
+    throw Error(ErrorKind::input,
+                "doctor: --slurm and --job exclude each other: name the nodes, --hosts NODE,NODE "
+                "--job slurm:JOB (`squeue` says on which a job is)");
   if (!arguments.machine.empty())
     throw Error(ErrorKind::input, "doctor: --machine and --job exclude each other");
   const auto logs = std::count_if(arguments.jobs.begin(), arguments.jobs.end(), names_logs);
   if (logs > 0 && static_cast<std::size_t>(logs) < arguments.jobs.size())
     throw Error(ErrorKind::input,
                 "doctor: --job names files and processes: a job that runs, or what one has left");
+  if (logs > 0 && hosts)
+    throw Error(ErrorKind::input,
+                "doctor: --hosts looks at a job that runs, and --job names files");
   // Reading leaves nothing, so that a signal may end it at once.
   if (logs > 0) return say_of_job(look_at_logs(arguments.jobs), shared);
   const InterruptGuard guard;
+  const auto interrupted = +[] { return interrupt_signal() != 0; };
+  if (hosts) return say_of_job(look_at_hosts(arguments.jobs, *hosts, interrupted), shared);
   LookOptions options;
-  options.interrupted = [] { return interrupt_signal() != 0; };
-  return say_of_job(look_at_job(arguments.jobs, options), shared);
+  options.interrupted = interrupted;
+  const auto look = look_at_job(arguments.jobs, options);
+  if (!arguments.looks) return say_of_job(look, shared);
+  auto told = to_json(look);
+  told["job"] = looks_json(look.job);
+  fmt::print("{}\n", told.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  return interrupt_signal() != 0 ? 128 + interrupt_signal() : exit_code::kFine;
 }
 
 void refuse_beside_least(const DoctorArguments& arguments) {
@@ -404,8 +421,9 @@ int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
   if (!arguments.jobs.empty()) return look_into_job(arguments, shared);
   if (!arguments.prove && !arguments.least)
     refuse_given(arguments.of_proofs, "is for the proof of a cause: it goes with --prove");
-  if (!arguments.machine.empty())
-    refuse_given(arguments.of_launches, "starts something, and --machine starts nothing");
+  for (const auto& options : {arguments.of_launches, arguments.of_nodes})
+    if (!arguments.machine.empty())
+      refuse_given(options, "starts something, and --machine starts nothing");
   if (!arguments.machine.empty()) return predict(arguments, shared);
   const InterruptGuard guard;
   if (arguments.least) return look_for_least(arguments, shared);
@@ -471,7 +489,7 @@ void add_node_options(CLI::App& verb, DoctorArguments& arguments) {
                         "program called in ssh's place, as PROGRAM HOST COMMAND..."),
         verb.add_flag("--slurm{srun}", arguments.slurm,
                       "the same with nodes of Slurm: --slurm (job steps) or --slurm=mpirun")})
-    arguments.of_launches.push_back(option);
+    arguments.of_nodes.push_back(option);
   verb.add_option("--nodes", arguments.nodes, "how many nodes of Slurm; of --hosts the first ones")
       ->check(CLI::PositiveNumber);
 }
@@ -481,12 +499,15 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
   add_node_options(verb, arguments);
   verb.add_option("--machine-file", arguments.machine_file,
                   "declarations of topology, deployment and in-network aggregation (TOML)");
-  verb.add_option("--job", arguments.jobs,
-                  "look at a job as it runs, from outside, for some 11 s: which rank hangs or is "
-                  "slow, and why (a process id of its launcher or of a rank, a container, "
-                  "slurm:JOB; several are one job); or read what it has left: files or a folder of "
-                  "NCCL's log, PyTorch's flight recorder, ncclras")
+  verb.add_option(
+          "--job", arguments.jobs,
+          "look at a job as it runs, from outside, for some 11 s: which rank hangs or is "
+          "slow, and why (a process id of its launcher or of a rank, a container, "
+          "slurm:JOB, VARIABLE=VALUE of its ranks; several are one job; with --hosts on all "
+          "of these, HOST:NAME on one); or read what it has left: files or a folder of "
+          "NCCL's log, PyTorch's flight recorder, ncclras")
       ->take_all();
+  verb.add_flag("--looks", arguments.looks)->group("");  // of this program's own, see job_on_hosts
   verb.add_option("--machine", arguments.machine,
                   "start nothing: say what the profiles would do on the machine whose facts this "
                   "file holds (dynamiccl-probe, doctor --json)");

@@ -151,7 +151,7 @@ std::string user_of(pid_t pid) {
   return user != nullptr ? user->pw_name : fmt::format("user {}", status.st_uid);
 }
 
-/// The processes that one word names.
+/// The processes that one word names: a number, slurm:JOB, VARIABLE=VALUE, a container.
 std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessStat>& all) {
   constexpr std::string_view kSlurm = "slurm:";
   const std::string name = word.starts_with(kSlurm) ? word.substr(kSlurm.size()) : word;
@@ -160,6 +160,17 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
   if (number > 0 && name == word) {
     for (const auto& process : all)
       if (process.pid == number) return {number};
+  }
+  if (const auto equals = word.find('='); equals != std::string::npos && equals > 0) {
+    const auto variable = word.substr(0, equals);
+    for (const auto& process : all)
+      if (value_of(variables_of(process.pid), variable.c_str()) == word.substr(equals + 1))
+        roots.push_back(process.pid);
+    if (!roots.empty()) return roots;
+    throw Error(ErrorKind::input,
+                fmt::format("doctor: --job {}: no process that this user may read has this "
+                            "variable with this value",
+                            word));
   }
   if (number > 0) {
     for (const auto& process : all)

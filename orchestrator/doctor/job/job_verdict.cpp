@@ -105,6 +105,11 @@ std::vector<RankSummary> summaries_of(const LiveJob& job) {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
+/// "4711", of another host "4711 on node2".
+std::string pid_of(const LiveRank& rank) {
+  return std::to_string(rank.pid) + (rank.host.empty() ? "" : " on " + rank.host);
+}
+
 /// A line of evidence on one rank.
 std::string line_of(const RankSummary& one) {
   const auto& rank = *one.rank;
@@ -120,7 +125,7 @@ std::string line_of(const RankSummary& one) {
   auto line = fmt::format(
       "rank {} (pid {}, state {}): {}{}used {:.2f} cores, waited for one {} of the "
       "time",
-      rank.rank, rank.pid, state, where, where.empty() ? "" : "; ", one.cpu,
+      rank.rank, pid_of(rank), state, where, where.empty() ? "" : "; ", one.cpu,
       percent(std::max(one.waiting, 0.0)));
   if (one.launched > 0)
     line +=
@@ -146,8 +151,8 @@ std::vector<std::string> lines_of(const std::vector<RankSummary>& all) {
 
 std::string pids_of(const std::vector<const RankSummary*>& some) {
   std::vector<std::string> pids;
-  for (const auto* one : some) pids.push_back(std::to_string(one->rank->pid));
-  return join(pids, " ");
+  for (const auto* one : some) pids.push_back(pid_of(*one->rank));
+  return join(pids, some.front()->rank->host.empty() ? " " : ", ");
 }
 
 MaybeVerdict find_stopped(const std::vector<RankSummary>& all) {
@@ -376,7 +381,7 @@ MaybeVerdict find_absent(const LiveJob& job, const std::vector<RankSummary>& all
         "a circle: look again in a while"};
   } else {
     found.next = {"what it waits for has to come: its whole stack is `eu-stack -p " +
-                  std::to_string(blamed.front()->rank->pid) + "`"};
+                  pid_of(*blamed.front()->rank) + "`"};
   }
   return found;
 }

@@ -69,6 +69,7 @@ struct LoadedLibrary {
 struct LiveRank {
   int rank = 0;
   pid_t pid = 0;
+  std::string host;  ///< where the process id is its own; "" = this machine
   std::string program;
   int nice = 0;
   pid_t inner_pid = 0;        ///< its number in its own PID namespace

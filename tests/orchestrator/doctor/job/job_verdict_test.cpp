@@ -6,6 +6,9 @@
 #include <functional>
 #include <limits>
 
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/doctor/job/job_on_hosts.hpp"
+
 using namespace dynamiccl;
 
 namespace {
@@ -415,4 +418,64 @@ TEST_CASE("causes that need not show yet are remarked, each with a fix") {
   CHECK(remarks(job).empty());
   second.rank = first.rank + 2;
   only("dealt-ranks");
+}
+
+namespace {
+
+/// What a host prints of its ranks for who joins the hosts.
+std::string printed(const LiveJob& job, const std::vector<JobRemark>& remarks = {}) {
+  auto told = to_json(JobLook{job, verdict(job), remarks, kLooks, false, 0.5});
+  told["job"] = looks_json(job);
+  return told.dump();
+}
+
+}  // namespace
+
+TEST_CASE("ranks of several hosts are judged as one job: who is held is on another one") {
+  const auto waits = [](int) { return in_call("MPI_Allreduce"); };
+  LiveJob here = job_of({rank_of(0, waits), rank_of(1, waits)});
+  LiveJob there = job_of({rank_of(
+      2, [](int) { return outside('S', "asleep"); }, 0)});
+  here.world = there.world = 3;
+  there.all_here = here.all_here = false;
+  // Each host by itself sees no more than half of it.
+  CHECK(verdict(here).id == "same-call");
+  CHECK(verdict(there).id == "idle");
+  const auto all =
+      joined_look({look_of_host("node1", printed(here)),
+                   look_of_host("node2", printed(there, {{"memlock", "is small", "raise it"}}))},
+                  {"node3 was not looked at: no route"});
+  CHECK(all.verdict.state == JobState::hung);
+  CHECK(all.verdict.id == "held");
+  CHECK(all.verdict.ranks == std::vector{2});
+  CHECK(all.verdict.next.front().find("102 on node2") != std::string::npos);
+  CHECK(all.verdict.evidence.back() == "node3 was not looked at: no route");
+  REQUIRE(all.remarks.size() == 1);
+  CHECK(all.remarks.front().says == "node2: is small");
+  CHECK(all.job.world == 3);
+}
+
+TEST_CASE("looks of hosts that ended at unlike times are cut to the shortest, one rank is one") {
+  const auto stopped = [](int) {
+    RankLook look;
+    look.state = 'T';
+    return look;
+  };
+  LiveJob brief = job_of({rank_of(1, stopped)});
+  brief.ranks.front().looks.resize(2);
+  brief.seconds = kPause;
+  // Two names of one machine.
+  LiveJob whole =
+      job_of({rank_of(0, [](int i) { return in_call("MPI_Allreduce", i); }), rank_of(1, stopped)});
+  brief.world = whole.world = 2;
+  const auto all =
+      joined_look({look_of_host("a", printed(brief)), look_of_host("b", printed(whole))}, {});
+  REQUIRE(all.job.ranks.size() == 2);
+  CHECK(all.job.ranks[1].host == "a");
+  CHECK(all.job.ranks[0].looks.size() == 2);
+  CHECK(all.verdict.id == "stopped");
+  CHECK(all.verdict.ranks == std::vector{1});
+  CHECK(all.verdict.next.front() == "kill -CONT 101 on a");
+  CHECK_THROWS_AS(look_of_host("c", "{\"state\": \"hung\"}"), Error);
+  CHECK_THROWS_AS(look_of_host("c", "bash: dynamiccl: not found"), Error);
 }
