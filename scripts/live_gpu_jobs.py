@@ -52,11 +52,13 @@ BROKEN = [
     ("small /dev/shm", "torchrun", "plain", "shm", "running|waiting", "NOTE shm-small", False),
     ("slow in Python", "torchrun", "python-work", "", "slow", "late.*Python", True),
     ("more work on the GPU", "torchrun", "more-work", "", "slow", "late", True),
+    ("stopped in a container", "apart", "plain", "stop", "hung", "stopped", True),
+    ("slow loader in a container", "apart", "slow-loader", "", "slow", "late.*asleep", True),
 ]
 HEALTHY = [(name, "torchrun", kind) for name, kind in (
     ("plain", "plain"), ("loader processes", "workers"), ("checkpoints", "checkpoint"), ("evaluation on rank 0", "evaluation"),
     ("accumulation", "accumulation"), ("uneven steps", "uneven"), ("long steps", "long-steps"), ("small calls", "small-calls"),
-    ("first epoch", "first-epoch"))]
+    ("first epoch", "first-epoch"))] + [("in containers", "apart", "plain")]
 
 
 def is_rank(pid, rank):
@@ -76,7 +78,7 @@ class Job:
     """Loads when it is made; touches a GPU when it begins."""
 
     def __init__(self, python, launcher, kind, deed, faulty):
-        self.kind, self.deed, self.faulty = kind, deed, faulty
+        self.launcher, self.kind, self.deed, self.faulty = launcher, kind, deed, faulty
         self.folder = tempfile.mkdtemp(prefix="live-gpu-job-")
         self.helpers = []
         os.mkfifo(self.folder + "/pipe")
@@ -90,6 +92,10 @@ class Job:
         if launcher == "torchrun":
             command = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port",
                        environment["MASTER_PORT"]] + words
+        elif launcher == "apart":  # as containers that share the machine's network: processes, mounts, memory and host name of their own
+            start = "for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 unshare --pid --fork --mount-proc --ipc --uts " \
+                    "sh -c 'hostname box$RANK; \"$@\"' sh \"$@\" & done; wait"
+            command = ["sh", "-c", start, "sh", python] + words
         else:
             start = "for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 \"$@\" & done; wait"
             command = ["sh", "-c", start, "sh", python] + words
@@ -104,7 +110,10 @@ class Job:
         raise RuntimeError(f"no rank {rank}")
 
     def named(self):
-        return ["--job", str(self.process.pid)]
+        if self.launcher != "apart":
+            return ["--job", str(self.process.pid)]
+        above = [open(f"/proc/{self.pid_of(rank)}/stat").read().rsplit(")", 1)[1].split()[1] for rank in range(RANKS)]
+        return ["--job", above[0], "--job", above[1]]
 
     def text(self):
         return open(self.folder + "/log").read()
@@ -238,7 +247,8 @@ def look_at(arguments, job):
 def rows_of(arguments):
     """One round of jobs after the other, with the seed of each."""
     draw = random.Random(HELD_OUT_SEED)
-    held_out = {row[0] for row in draw.sample(BROKEN, (len(BROKEN) + 2) // 3)}
+    of_two = [row for row in BROKEN if row[1] != "apart"]
+    held_out = {row[0] for row in draw.sample(of_two, (len(of_two) + 2) // 3)}
     for seed in range(arguments.seed, arguments.seed + arguments.rounds):
         places = random.Random(seed)
         rows = [(kind, row, places.randrange(RANKS)) for kind, of in (("broken", BROKEN), ("healthy", HEALTHY)) for row in of]
