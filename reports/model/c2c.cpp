@@ -14,7 +14,6 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/model/target_times.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -208,7 +207,7 @@ std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
   return cells;
 }
 
-std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
+std::vector<Saturation> saturations(MeasuredTargets& measured, std::int64_t run_row,
                                     const std::vector<C2cCell>& cells) {
   std::vector<Saturation> found;
   std::map<std::string, std::size_t> places;
@@ -234,7 +233,7 @@ std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
     const CellFigure& best = one.best->figure;
     const TrainedCell& cell = one.best->cell;
     const std::string help = measured_help(
-        reader, run_row, {best.environment, best.backend, cell.model, cell.batch, cell.workers},
+        measured, run_row, {best.environment, best.backend, cell.model, cell.batch, cell.workers},
         best.regimes);
     one.advice = advice_of(*one.best, one.methods, help);
   }
@@ -244,7 +243,8 @@ std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
 std::vector<std::string> saturation_notes(const Reader& reader, std::int64_t run_row,
                                           const std::vector<C2cCell>& cells) {
   std::vector<std::string> notes;
-  for (const auto& one : saturations(reader, run_row, cells))
+  MeasuredTargets measured(reader);
+  for (const auto& one : saturations(measured, run_row, cells))
     if (one.saturated) notes.push_back(one.advice);
   return notes;
 }

@@ -8,6 +8,7 @@
 #include "db/reader.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
+#include "reports/model/target_times.hpp"
 
 namespace dynamiccl {
 
@@ -65,8 +66,8 @@ struct Saturation {
 
 /// A row per environment, backend, model, batch and workers; the advice names the lossy
 /// configuration that was measured to help there.
-/// @param reader of the database that the cells are of
-std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
+/// @param measured of the database that the cells are of
+std::vector<Saturation> saturations(MeasuredTargets& measured, std::int64_t run_row,
                                     const std::vector<C2cCell>& cells);
 
 /// What is printed under a run's answer; empty where nothing is saturated.

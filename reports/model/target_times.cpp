@@ -213,17 +213,31 @@ std::string configuration_words(const CellFigure& figure) {
   return words;
 }
 
-std::string measured_help(const Reader& reader, std::int64_t run_row, const TrainedPlace& place,
-                          const std::set<std::string>& regimes) {
-  auto help = help_in_run(target_cells(reader, run_row), place);
+const std::vector<TargetCell>& MeasuredTargets::of(std::int64_t run_row) {
+  const auto [place, is_new] = cells_.try_emplace(run_row);
+  if (is_new) place->second = target_cells(reader_, run_row);
+  return place->second;
+}
+
+const std::vector<std::int64_t>& MeasuredTargets::runs() {
+  if (runs_) return *runs_;
+  const Table table = reader_.query(
+      "SELECT DISTINCT run_row FROM v_training WHERE counts AND json_extract(settings, '$.target') "
+      "IS NOT NULL ORDER BY run_row DESC",
+      {});
+  const TableView rows(table);
+  runs_.emplace();
+  for (std::size_t i = 0; i < rows.size(); ++i) runs_->push_back(rows.integer(i, "run_row"));
+  return *runs_;
+}
+
+std::string measured_help(MeasuredTargets& measured, std::int64_t run_row,
+                          const TrainedPlace& place, const std::set<std::string>& regimes) {
+  auto help = help_in_run(measured.of(run_row), place);
   if (help && help->worth != Help::no_comparison) return help->text;
-  const Table others = reader.query(
-      "SELECT DISTINCT run_row FROM v_training WHERE run_row <> ?1 AND counts AND "
-      "json_extract(settings, '$.target') IS NOT NULL ORDER BY run_row DESC",
-      {run_row});
-  const TableView runs(others);
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    auto cells = target_cells(reader, runs.integer(i, "run_row"));
+  for (const std::int64_t other : measured.runs()) {
+    if (other == run_row) continue;
+    auto cells = measured.of(other);
     std::erase_if(cells, [&](const TargetCell& one) {
       return std::none_of(one.figure.regimes.begin(), one.figure.regimes.end(),
                           [&](const std::string& regime) { return regimes.contains(regime); });

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,11 +43,25 @@ struct TrainedPlace {
   std::int64_t workers = 0;
 };
 
+/// The target_cells() of a database's runs, each read when it is first asked for.
+class MeasuredTargets {
+ public:
+  explicit MeasuredTargets(const Reader& reader) : reader_(reader) {}
+  const std::vector<TargetCell>& of(std::int64_t run_row);
+  /// Rows of runs with such cells, the newest first.
+  const std::vector<std::int64_t>& runs();
+
+ private:
+  const Reader& reader_;
+  std::map<std::int64_t, std::vector<TargetCell>> cells_;
+  std::optional<std::vector<std::int64_t>> runs_;
+};
+
 /// Which lossy configuration was measured to reach a target accuracy surely sooner than the fastest
 /// plain SGD in the same place, the best of all that were tested together, in the given run or,
 /// where that has none, in the newest other run of the database whose ranks detected the same
 /// regime; that none was, or that none was measured.
-std::string measured_help(const Reader& reader, std::int64_t run_row, const TrainedPlace& place,
-                          const std::set<std::string>& regimes);
+std::string measured_help(MeasuredTargets& measured, std::int64_t run_row,
+                          const TrainedPlace& place, const std::set<std::string>& regimes);
 
 }  // namespace dynamiccl

@@ -37,11 +37,12 @@ job AS (
   GROUP BY environment, backend, architecture, model, batch, ranks, same
 ),
 measured(kind, library, architecture, operation, subject, value, here, rank) AS (
-  SELECT 'environment', a.backend, a.architecture, a.collective, a.environment, a.median_us / b.median_us,
-         a.backend || ', ' || a.algorithm || ', ' || a.extent, a.size_bytes
-  FROM cell a JOIN cell b USING (backend, architecture, collective, size_bytes, ranks, datatype, algorithm, in_place,
-                                 group_knobs, cell_knobs)
-  WHERE b.environment = 'bare-metal'
+  SELECT 'environment', backend, architecture, collective, environment, median_us / bare_us,
+         backend || ', ' || algorithm || ', ' || extent, size_bytes
+  FROM (SELECT *, max(iif(environment = 'bare-metal', median_us, NULL))
+               OVER (PARTITION BY backend, architecture, collective, size_bytes, ranks, datatype, algorithm, in_place,
+                                  group_knobs, cell_knobs) AS bare_us FROM cell)
+  WHERE bare_us IS NOT NULL
   UNION ALL
   SELECT 'library', a.backend, architecture, collective, b.backend, a.us / b.us, a.backend || ' over ' || b.backend || ', ' || a.extent, size_bytes
   FROM fastest a JOIN fastest b USING (architecture, collective, size_bytes, ranks, datatype, in_place)

@@ -36,24 +36,34 @@ struct MemoryFacts {
   std::string not_effective;         ///< what was asked for and did not come, with the reason
 };
 
-// cell_id is a digest in hexadecimal, so that it needs no escaping inside the path.
+// A rank's record has the facts of all its cells, so that it is taken apart once, not for each
+// cell.
 constexpr const char* kFacts = R"(
-WITH seen AS (
-  SELECT v.*, t.rank AS rank,
-    json_extract(t.details_json, '$.memory.cells."' || v.cell_id || '".minor_faults') AS faults,
-    json_extract(t.details_json, '$.memory.cells."' || v.cell_id || '".calls') AS calls,
-    json_extract(t.details_json, '$.memory.page_bytes') AS page_bytes,
-    json_extract(t.details_json, '$.memory.huge_pages.bytes') AS huge_bytes,
-    json_extract(t.details_json, '$.memory.allocator.keeps') AS keeps,
+WITH counted AS MATERIALIZED (
+  SELECT * FROM v_measurement WHERE run_row = ?1 AND counts
+),
+memory_of_rank AS MATERIALIZED (
+  SELECT launch_id, rank, json_extract(details_json, '$.memory') AS memory
+  FROM transport WHERE launch_id IN (SELECT launch_row FROM counted)
+),
+rank_facts AS MATERIALIZED (
+  SELECT *, json_extract(memory, '$.page_bytes') AS page_bytes,
+    json_extract(memory, '$.huge_pages.bytes') AS huge_bytes,
+    json_extract(memory, '$.allocator.keeps') AS keeps,
     (SELECT group_concat(key || ': ' || value, '; ')
-       FROM json_each(t.details_json, '$.memory.not_effective')) AS reasons
-  FROM v_measurement v JOIN transport t ON t.launch_id = v.launch_row
-  WHERE v.run_row = ?1 AND v.counts
+       FROM json_each(memory, '$.not_effective')) AS reasons
+  FROM memory_of_rank
+),
+cell_facts AS MATERIALIZED (
+  SELECT f.launch_id, f.rank, f.page_bytes, f.huge_bytes, f.keeps, f.reasons, c.key AS cell_id,
+    json_extract(c.value, '$.minor_faults') AS faults, json_extract(c.value, '$.calls') AS calls
+  FROM rank_facts f, json_each(f.memory, '$.cells') c
 ),
 by_rank AS (
-  SELECT *, avg(1.0 * faults / calls) AS mean_faults, min(huge_bytes) AS least_huge,
+  SELECT v.*, avg(1.0 * faults / calls) AS mean_faults, min(huge_bytes) AS least_huge, page_bytes,
          min(keeps) AS least_keeps, max(keeps) AS most_keeps, max(reasons) AS some_reasons
-  FROM seen WHERE calls > 0 GROUP BY cell_row, rank
+  FROM counted v JOIN cell_facts f ON f.launch_id = v.launch_row AND f.cell_id = v.cell_id
+  WHERE calls > 0 GROUP BY v.cell_row, f.rank
 )
 SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype,
        algorithm, in_place, group_knobs, cell_knobs, max(mean_faults) AS faults,

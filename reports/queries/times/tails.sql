@@ -31,18 +31,23 @@ WITH mine AS (
 ), middles AS (
   SELECT cell_row, part, avg(value) AS value, max(known) AS known
   FROM placed WHERE place IN ((known + 1) / 2, (known + 2) / 2) GROUP BY cell_row, part
+), wide AS (
+  SELECT cell_row, max(iif(part = 'median', value, NULL)) AS median, max(iif(part = 'p95', value, NULL)) AS p95,
+         max(iif(part = 'p99', value, NULL)) AS p99, max(iif(part = 'max', value, NULL)) AS slowest,
+         max(iif(part = 'share', value, NULL)) AS share
+  FROM middles GROUP BY cell_row
 )
 SELECT m.run_id, m.environment, m.backend, m.architecture, m.collective, m.size_bytes, m.ranks, m.datatype,
        m.algorithm, m.in_place, m.group_knobs, m.cell_knobs, count(*) AS launches, min(m.n) AS iterations,
-       (SELECT value FROM middles WHERE cell_row = m.cell_row AND part = 'median') AS median_us,
-       (SELECT value FROM middles WHERE cell_row = m.cell_row AND part = 'p95') AS p95_us,
+       w.median AS median_us,
+       w.p95 AS p95_us,
        count(m.p95_us) AS p95_launches,
-       (SELECT value FROM middles WHERE cell_row = m.cell_row AND part = 'p99') AS p99_us,
+       w.p99 AS p99_us,
        count(m.p99_us) AS p99_launches,
-       (SELECT value FROM middles WHERE cell_row = m.cell_row AND part = 'max') AS max_us,
+       w.slowest AS max_us,
        max(m.max_us) AS worst_us,
-       (SELECT value FROM middles WHERE cell_row = m.cell_row AND part = 'share') AS p95_over_median,
+       w.share AS p95_over_median,
        group_concat(DISTINCT m.cadence) AS cadence
-FROM mine m
+FROM mine m LEFT JOIN wide w USING (cell_row)
 GROUP BY m.run_id, m.cell_row
 ORDER BY m.environment, m.backend, m.architecture, m.collective, m.size_bytes, m.ranks

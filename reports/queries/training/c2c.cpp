@@ -55,9 +55,10 @@ std::vector<Value> c2c_row(const C2cCell& c, const Saturation& saturation) {
 Table c2c_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                 const QueryScope& /*scope*/) {
   Table table;
+  MeasuredTargets measured(reader);
   for (const std::int64_t run : runs) {
     const auto cells = c2c_cells(reader, run, load_figures(reader, {run}));
-    const auto workloads = saturations(reader, run, cells);
+    const auto workloads = saturations(measured, run, cells);
     for (const auto& cell : cells) {
       const auto own = std::find_if(workloads.begin(), workloads.end(),
                                     [&](const auto& one) { return one.best == &cell; });
