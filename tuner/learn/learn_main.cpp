@@ -8,6 +8,7 @@
 #include <fstream>
 #include <future>
 #include <optional>
+#include <thread>
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/backend.hpp"
@@ -30,6 +31,10 @@ struct LearnOptions {
   int held_out = 64;               ///< places per stage of the comparison
   int columns = 0;                 ///< of the state that the policy sees; 0: all
   std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
+  /// Of each seed's training.
+  [[nodiscard]] unsigned threads() const {
+    return std::max(1U, std::thread::hardware_concurrency() / static_cast<unsigned>(seeds));
+  }
 };
 
 /// Every library once: a backend that is another one's with GPU memory is no world of its own.
@@ -46,12 +51,14 @@ constexpr const char* kHelp =
     "Trains the recurrent PPO policy in three curriculum stages, once per seed: it searches\n"
     "simulated places whose times are the analytic models of `dynamiccl predict`, with a budget\n"
     "of 1, 2 or 4 looks a cell, and is rewarded by how near the best its choices end. Kept is the\n"
-    "seed with the lowest mean regret on validation places. All seeds train at once; the files\n"
-    "are written when the first one is done, and again with each further one.\n"
+    "seed with the lowest mean regret on validation places. All seeds train at once, on all "
+    "cores;\n"
+    "the files are written when the first one is done, and again with each further one.\n"
     "  --out FILE       the policy (ppo.policy)\n"
     "  --report FOLDER  curves.csv (learning curves), held_out.csv (comparison with the other\n"
     "                   agents on places that never trained), ablation.csv (the kept policy\n"
-    "                   without each feature of the state), and seed-N.policy of every seed\n"
+    "                   without each feature of the state), and seed-N.policy of every seed,\n"
+    "                   written every 5 updates of its training\n"
     "  --seeds N        independent trainings (5)\n"
     "  --updates N      PPO updates per stage (40)\n"
     "  --jobs N         searches of an update (48)\n"
@@ -67,6 +74,8 @@ constexpr std::uint64_t kHeldOutSeed = 0x5eed0000;
 constexpr std::uint64_t kValidationSeed = 0x7a11d000;
 
 constexpr std::uint64_t kCurveSeed = 0xc0e7e000;
+
+constexpr int kWatchEvery = 5;  // updates: a row of the curve, and the policy so far on disk
 
 /// @param each of every stage
 std::vector<SimPlace> draw_places(const SimCatalog& catalog, int each, std::uint64_t seed) {
@@ -94,10 +103,12 @@ AgentMaker maker(const Policy& policy) {
   };
 }
 
+unsigned every_core() { return std::max(1U, std::thread::hardware_concurrency()); }
+
 /// A row of held_out.csv.
 json compare(const std::vector<SimPlace>& places, const std::string& agent, const AgentMaker& make,
              const ContextEffect& context = {}) {
-  const SimScore score = score_in_simulator(make, places, kHeldOutSeed);
+  const SimScore score = score_in_simulator(make, places, kHeldOutSeed, every_core());
   fmt::print(stderr, "{:20} regret at {} looks a cell: {::.3f}; of the default {:.3f}\n", agent,
              fmt::join(kBudgets, ", "), score.regret, score.default_regret);
   json row{{"agent", agent}, {"places", places.size()}, {"default_regret", score.default_regret}};
@@ -114,48 +125,52 @@ struct Trained {
   double validation = 0;
 };
 
-Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) {
+Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed,
+              const std::function<void(const Policy&)>& keep) {
   Trained trained;
   trained.policy = untrained_policy(static_cast<std::uint64_t>(seed), options.columns);
-  PpoTrainer trainer(trained.policy, {}, static_cast<std::uint64_t>(seed));
-  const std::vector<SimPlace> watched = draw_places(catalog, options.held_out / 2, kCurveSeed);
-  FastRandom worlds(static_cast<std::uint64_t>(seed) * 7919);
-  std::int64_t steps = 0;
-  for (int stage = 1; stage <= 3; ++stage) {
-    for (int update = 0; update < options.updates; ++update) {
-      trained.policy.weights = trainer.weights();
-      std::vector<SimPlace> places;
-      for (int job = 0; job < options.jobs; ++job)
-        places.push_back(draw_place(catalog, static_cast<CurriculumStage>(stage), worlds));
-      const ContextEffect context = context_effect(trained.policy, watched);
-      const Rollout rollout = collect(trained.policy, places, worlds());
-      const PpoReport report = trainer.update(rollout);
-      for (const Episode& episode : rollout.episodes)
-        steps += static_cast<std::int64_t>(episode.size());
-      trained.curve.push_back({{"seed", seed},
-                               {"stage", stage},
-                               {"steps", steps},
-                               {"final_regret", rollout.final_regret},
-                               {"changed_by_context", context.changed},
-                               {"worth_of_context", context.worth},
-                               {"entropy", report.entropy},
-                               {"divergence", report.divergence},
-                               {"value_loss", report.value_loss}});
-    }
-    fmt::print(stderr, "seed {}, stage {}: regret at the end of searches {:.4f}\n", seed, stage,
-               trained.curve.back()["final_regret"].get<double>());
-  }
-  trained.policy.weights = trainer.weights();
   trained.policy.provenance = {{"seed", seed},
-                               {"steps", steps},
                                {"stages", {1, 2, 3}},
                                {"updates_per_stage", options.updates},
                                {"jobs", options.jobs}};
   if (options.without) trained.policy.provenance["without"] = name_of(*options.without);
+  PpoTrainer trainer(trained.policy, {}, static_cast<std::uint64_t>(seed));
+  const std::vector<SimPlace> watched = draw_places(catalog, options.held_out / 2, kCurveSeed);
+  FastRandom worlds(static_cast<std::uint64_t>(seed) * 7919);
+  std::int64_t steps = 0;
+  double regret = 0;
+  for (int update = 1; update <= 3 * options.updates; ++update) {
+    const int stage = 1 + (update - 1) / options.updates;
+    std::vector<SimPlace> places;
+    for (int job = 0; job < options.jobs; ++job)
+      places.push_back(draw_place(catalog, static_cast<CurriculumStage>(stage), worlds));
+    const Rollout rollout = collect(trained.policy, places, worlds(), options.threads());
+    const PpoReport report = trainer.update(rollout);
+    trained.policy.weights = trainer.weights();
+    for (const Episode& episode : rollout.episodes)
+      steps += static_cast<std::int64_t>(episode.size());
+    regret += rollout.final_regret / kWatchEvery;
+    if (update % kWatchEvery != 0) continue;
+    const ContextEffect context = context_effect(trained.policy, watched, options.threads());
+    trained.curve.push_back({{"seed", seed},
+                             {"stage", stage},
+                             {"steps", steps},
+                             {"final_regret", regret},
+                             {"changed_by_context", context.changed},
+                             {"worth_of_context", context.worth},
+                             {"entropy", report.entropy},
+                             {"divergence", report.divergence},
+                             {"value_loss", report.value_loss}});
+    fmt::print(stderr, "seed {}, update {}: regret at the end of searches {:.4f}\n", seed, update,
+               regret);
+    regret = 0;
+    trained.policy.provenance["steps"] = steps;
+    keep(trained.policy);
+  }
   trained.validation =
       score_in_simulator(maker(trained.policy),
                          draw_places(catalog, options.held_out / 2, kValidationSeed),
-                         kValidationSeed)
+                         kValidationSeed, options.threads())
           .mean_regret();
   return trained;
 }
@@ -191,21 +206,18 @@ void make_folders(const std::string& folder) {
 /// What each feature of the state is worth to a policy: its regret without it, the same searches.
 json ablation(const Policy& policy, const std::vector<SimPlace>& places) {
   const auto regret = [&](const Policy& one) {
-    return score_in_simulator(maker(one), places, kHeldOutSeed).mean_regret();
+    return score_in_simulator(maker(one), places, kHeldOutSeed, every_core()).mean_regret();
   };
-  std::vector<std::pair<std::string, std::future<double>>> without;
+  json rows = json::array({{{"without", "nothing"}, {"regret", regret(policy)}}});
   Eigen::Index column = 0;
   for (const Feature& feature : feature_table()) {
     if (feature.source.in_policy) {
       Policy less = policy;
       less.weights.at("in_w").middleCols(column, feature.width).setZero();
-      without.emplace_back(feature.name, std::async(std::launch::async, regret, std::move(less)));
+      rows.push_back({{"without", feature.name}, {"regret", regret(less)}});
     }
     column += feature.width;
   }
-  json rows = json::array({{{"without", "nothing"}, {"regret", regret(policy)}}});
-  for (auto& [name, searched] : without)
-    rows.push_back({{"without", name}, {"regret", searched.get()}});
   return rows;
 }
 
@@ -256,7 +268,7 @@ int learn(const LearnOptions& options) {
   const std::vector<SimPlace> places = draw_places(judged, options.held_out, kHeldOutSeed);
   json others = json::array();
   const auto judge = [&](const std::string& name, const Policy& policy) {
-    return compare(places, name, maker(policy), context_effect(policy, places));
+    return compare(places, name, maker(policy), context_effect(policy, places, every_core()));
   };
   for (const char* agent : {"default", "prior", "random", "coordinate-descent", "means", "bandit"})
     others.push_back(compare(places, agent, maker(agent)));
@@ -267,18 +279,21 @@ int learn(const LearnOptions& options) {
   json seeds = json::array();
   std::optional<Trained> best;
   if (!options.report.empty()) make_folders(options.report);
+  const auto keep = [&](const Policy& policy) {
+    if (options.report.empty()) return;
+    const int seed = policy.provenance.at("seed");
+    write_policy(policy, fmt::format("{}/seed-{}.policy", options.report, seed));
+  };
   std::vector<std::future<Trained>> trainings;
   for (int seed = 1; seed <= options.seeds; ++seed)
     trainings.push_back(
-        std::async(std::launch::async, [&, seed] { return train(training, options, seed); }));
+        std::async(std::launch::async, [&, seed] { return train(training, options, seed, keep); }));
   for (int seed = 1; seed <= options.seeds; ++seed) {
     Trained trained = trainings[static_cast<std::size_t>(seed - 1)].get();
     for (json& point : trained.curve) curves.push_back(point);
     seeds.push_back(judge(fmt::format("ppo seed {}", seed), trained.policy));
     // Validation places order seeds by simulated regret; which searches measured settings best is
     // for scripts/agents_report.sh to say, of all of them.
-    if (!options.report.empty())
-      write_policy(trained.policy, fmt::format("{}/seed-{}.policy", options.report, seed));
     if (!best || trained.validation < best->validation) best = std::move(trained);
     json held_out = others;
     for (const json& row : seeds) held_out.push_back(row);

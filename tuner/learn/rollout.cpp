@@ -1,12 +1,28 @@
 #include "tuner/learn/rollout.hpp"
 
+#include <atomic>
 #include <cmath>
+#include <future>
 #include <numeric>
 
 namespace dynamiccl {
 namespace {
 
 constexpr double kRewardScale = 10;  // regrets are tenths; what is learnt from is of the order of 1
+
+/// Does `work` of every place. An error of one ends all.
+void for_each_place(std::size_t places, unsigned threads,
+                    const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto some = [&] {
+    for (std::size_t place = next++; place < places; place = next++) work(place);
+  };
+  std::vector<std::future<void>> others;
+  for (unsigned other = 1; other < threads; ++other)
+    others.push_back(std::async(std::launch::async, some));
+  some();
+  for (std::future<void>& other : others) other.get();
+}
 
 /// Mean over the cells of what is lost by what the agent recommends.
 double regret_of(const Agent& agent, const SimPlace& place,
@@ -69,26 +85,37 @@ std::size_t first_setting(const PolicyNetwork& network, const Task& task, const 
 
 }  // namespace
 
-Rollout collect(const Policy& policy, std::span<const SimPlace> places, std::uint64_t seed) {
+Rollout collect(const Policy& policy, std::span<const SimPlace> places, std::uint64_t seed,
+                unsigned threads) {
+  struct Searched {
+    Episode episode{};
+    double regret = 0;
+  };
   FastRandom random(seed);
-  Rollout rollout;
-  for (const SimPlace& place : places) {
+  std::vector<std::uint64_t> seeds;
+  for (std::size_t p = 0; p < places.size(); ++p) seeds.push_back(random());
+  std::vector<Searched> searched(places.size());
+  for_each_place(places.size(), threads, [&](std::size_t p) {
+    FastRandom own(seeds[p]);
     AgentOptions options;
-    options.seed = random();
+    options.seed = own();
     PolicyAgent agent(policy, options, BeliefOptions{});
-    Episode episode;
+    auto& [episode, regret] = searched[p];
     agent.record(&episode);
-    const int looks = kBudgets[random.below(kBudgets.size())];
+    const int looks = kBudgets[own.below(kBudgets.size())];
     std::vector<SearchTask> tasks;
-    for (const SimCell& cell : place.cells) tasks.push_back(cell.search);
-    double before = regret_of(agent, place, tasks);
-    rollout.final_regret += search_place(agent, place, looks, random(), [&](double now) {
+    for (const SimCell& cell : places[p].cells) tasks.push_back(cell.search);
+    double before = regret_of(agent, places[p], tasks);
+    regret = search_place(agent, places[p], looks, own(), [&](double now) {
       episode.back().reward = static_cast<float>(kRewardScale * (before - now));
       before = now;
     });
+  });
+  Rollout rollout;
+  for (auto& [episode, regret] : searched) {
+    rollout.final_regret += regret / static_cast<double>(places.size());
     if (!episode.empty()) rollout.episodes.push_back(std::move(episode));
   }
-  rollout.final_regret /= static_cast<double>(places.size());
   return rollout;
 }
 
@@ -97,38 +124,50 @@ double SimScore::mean_regret() const {
 }
 
 SimScore score_in_simulator(const AgentMaker& make, std::span<const SimPlace> places,
-                            std::uint64_t seed) {
+                            std::uint64_t seed, unsigned threads) {
   FastRandom random(seed);
   SimScore score;
   const double weight = 1 / static_cast<double>(places.size());
+  std::vector<std::uint64_t> seeds;  // the same launches for every agent
   for (const SimPlace& place : places) {
     for (const SimCell& cell : place.cells)
       score.default_regret +=
           weight * (cell.log_us[0] - cell.best_log_us) / static_cast<double>(place.cells.size());
-    const std::uint64_t own = random();  // the same launches for every agent
-    for (std::size_t k = 0; k < kBudgets.size(); ++k)
-      score.regret[k] += weight * search_place(*make(own), place, kBudgets[k], own, {});
+    seeds.push_back(random());
   }
+  std::vector<std::array<double, kBudgets.size()>> regrets(places.size());
+  for_each_place(places.size(), threads, [&](std::size_t p) {
+    for (std::size_t k = 0; k < kBudgets.size(); ++k)
+      regrets[p][k] = search_place(*make(seeds[p]), places[p], kBudgets[k], seeds[p], {});
+  });
+  for (const auto& place : regrets)
+    for (std::size_t k = 0; k < kBudgets.size(); ++k) score.regret[k] += weight * place[k];
   return score;
 }
 
-ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> places) {
+ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> places,
+                             unsigned threads) {
   const PolicyNetwork network = policy.network();
-  ContextEffect effect;
-  int cells = 0;
-  for (std::size_t p = 0; p < places.size(); ++p) {
+  std::vector<ContextEffect> effects(places.size());
+  for_each_place(places.size(), threads, [&](std::size_t p) {
     const State& other = places[(p + 1) % places.size()].cells.front().search.task.state;
     for (const SimCell& cell : places[p].cells) {
       const Task& task = cell.search.task;
       const std::size_t own = first_setting(network, task, task.state);
       const std::size_t foreign = first_setting(network, task, in_context(task.state, other));
-      effect.changed += own != foreign ? 1 : 0;
-      effect.worth += cell.log_us[foreign] - cell.log_us[own];
-      ++cells;
+      effects[p].changed += own != foreign ? 1 : 0;
+      effects[p].worth += cell.log_us[foreign] - cell.log_us[own];
     }
+  });
+  ContextEffect effect;
+  std::size_t cells = 0;
+  for (std::size_t p = 0; p < places.size(); ++p) {
+    effect.changed += effects[p].changed;
+    effect.worth += effects[p].worth;
+    cells += places[p].cells.size();
   }
-  effect.changed /= cells;
-  effect.worth /= cells;
+  effect.changed /= static_cast<double>(cells);
+  effect.worth /= static_cast<double>(cells);
   return effect;
 }
 

@@ -27,7 +27,9 @@ inline constexpr std::array kBudgets{1, 2, 4};
 /// at a time, with a budget of kBudgets. The reward of a choice is by how much the regret of what
 /// the agent recommends, ln(time) over the best, mean over the place's cells, fell by its result:
 /// all together what was gained when the budget was spent.
-Rollout collect(const Policy& policy, std::span<const SimPlace> places, std::uint64_t seed);
+/// @param threads that search places side by side; what comes out is the same with any number
+Rollout collect(const Policy& policy, std::span<const SimPlace> places, std::uint64_t seed,
+                unsigned threads = 1);
 
 using AgentMaker = std::function<std::unique_ptr<Agent>(std::uint64_t seed)>;
 
@@ -38,7 +40,7 @@ struct SimScore {
   [[nodiscard]] double mean_regret() const;      ///< over the budgets
 };
 SimScore score_in_simulator(const AgentMaker& make, std::span<const SimPlace> places,
-                            std::uint64_t seed);
+                            std::uint64_t seed, unsigned threads = 1);
 
 /// Does a policy act by its context? Its likeliest first setting of each cell, where nothing was
 /// measured, against that under the job and the surroundings of another place.
@@ -46,6 +48,7 @@ struct ContextEffect {
   double changed = 0;  ///< share of cells in which it is another setting
   double worth = 0;    ///< mean ln(time): the other context's setting over that of the own
 };
-ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> places);
+ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> places,
+                             unsigned threads = 1);
 
 }  // namespace dynamiccl
