@@ -37,8 +37,6 @@ TEST_CASE("every term is kept apart", "[E-84][E-86][E-90][E-93]") {
   outcome.switched = outcome.exploratory = outcome.fault = true;
   outcome.congestion = 0.5;
   outcome.sm_share = 0.25;
-  outcome.aggressiveness = 1;
-  outcome.tier_max = 4;
   const RewardWeights weights;
   const RewardTerms terms = reward(outcome, weights);
   CHECK(terms.switched == -weights.switched);
@@ -46,24 +44,6 @@ TEST_CASE("every term is kept apart", "[E-84][E-86][E-90][E-93]") {
   CHECK(terms.fault == -weights.fault);
   CHECK(terms.congestion == -weights.congestion / 2);
   CHECK(terms.sm == -weights.sm / 4);
-  CHECK(terms.tier == -weights.tier);
-  outcome.tier_max = 1;
-  CHECK(reward(outcome).tier == 0);
-}
-
-TEST_CASE("the convergence term does not grow as the loss settles", "[E-87][X-44]") {
-  StepOutcome outcome = usual();
-  const RewardWeights weights;
-  outcome.loss_delta = -0.1;
-  const double moving = reward(outcome).convergence;
-  outcome.loss_delta = 1e-12;
-  const double settled = reward(outcome).convergence;
-  CHECK(moving > settled);
-  CHECK(settled == -weights.convergence);
-  outcome.loss_delta = 0;
-  CHECK(reward(outcome).convergence == -weights.convergence);
-  outcome.plateau = true;
-  CHECK(reward(outcome).convergence == 0);
 }
 
 TEST_CASE("no measurement makes the reward leave its bounds") {
@@ -83,28 +63,10 @@ TEST_CASE("no measurement makes the reward leave its bounds") {
     outcome.call = Micros{pick()};
     outcome.congestion = pick();
     outcome.sm_share = pick();
-    outcome.aggressiveness = pick();
-    outcome.tier_max = static_cast<int>(random() % 5);
-    outcome.loss_delta = pick();
     outcome.fault = random() % 2 == 0;
     const double total = reward(outcome, weights).total();
     CHECK(std::isfinite(total));
     CHECK(total <= 0);
     CHECK(total >= RewardTerms::lower_bound(weights));
   }
-}
-
-TEST_CASE("a plateau is a loss that stands still, not a noisy one that falls") {
-  std::mt19937_64 random(5);
-  std::normal_distribution<double> noise(0, 0.01);
-  PlateauDetector falling;
-  PlateauDetector still;
-  CHECK_FALSE(falling.add(1.0).has_value());
-  CHECK_FALSE(falling.add(std::nan("")).has_value());
-  for (int i = 0; i < 200; ++i) {
-    falling.add(2.0 * std::exp(-i / 100.0) + noise(random));
-    still.add(0.5 + 0.0001 * noise(random));
-    CHECK_FALSE(falling.plateau());
-  }
-  CHECK(still.plateau());
 }

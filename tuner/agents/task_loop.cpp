@@ -54,7 +54,6 @@ StepOutcome outcome_of(const LoopStep& step, Micros call, Micros reference) {
   outcome.switched = step.switched;
   outcome.exploratory = step.choice.exploratory;
   outcome.congestion = step.state.congestion;
-  outcome.tier_max = step.state.tier_max;
   return outcome;
 }
 

@@ -258,9 +258,7 @@ json reward_json(const RewardTerms& terms) {
           {"switched", terms.switched},
           {"congestion", terms.congestion},
           {"probe", terms.probe},
-          {"convergence", terms.convergence},
           {"sm", terms.sm},
-          {"tier", terms.tier},
           {"fault", terms.fault}};
 }
 

@@ -60,7 +60,6 @@ void StepTrials::guard_loss(const StepSeen& seen) {
   const bool tried = std::any_of(arms_.begin(), arms_.end(), [](auto arm) { return arm != 0; });
   if (!std::isfinite(*seen.loss) && tried && last_loss_ && std::isfinite(*last_loss_))
     diverged_ = true;
-  loss_delta_ = plateau_.add(*seen.loss);
   last_loss_ = seen.loss;
 }
 
@@ -245,9 +244,6 @@ std::optional<RewardTerms> StepTrials::judge(std::size_t task, const Brought& br
   outcome.exploratory = choice_.exploratory;
   outcome.fault = now.failed || diverged_;
   outcome.congestion = tasks_[task].task.state.congestion;
-  outcome.tier_max = tasks_[task].task.state.tier_max;
-  outcome.loss_delta = loss_delta_;
-  outcome.plateau = plateau_.plateau();
   return reward(outcome);
 }
 

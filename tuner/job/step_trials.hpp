@@ -120,8 +120,6 @@ class StepTrials {
   bool frozen_ = false;
   bool diverged_ = false;  ///< the loss went under a setting: none is tried any more
   std::optional<double> last_loss_;
-  PlateauDetector plateau_;
-  std::optional<double> loss_delta_;
   std::uint64_t epoch_ = 1;
   int steps_ = 0;
   int frozen_after_ = 0;

@@ -77,8 +77,6 @@ void agent_sets_all_reduces(Backend backend) {
     CHECK(decision.task_key == tuner.at("keys")[0].at("task"));
     CHECK_THAT(decision.regime_name, ContainsSubstring("bare-metal"));
     if (decision.kind != "final") CHECK(decision.reward < 0);
-    // The loss reaches the agent; what it does to the reward is small.
-    if (decision.kind != "final") CHECK(decision.reward_terms.at("convergence") <= 0);
     tried.insert(decision.arm);
   }
   CHECK(decisions[0].kind == "reference");

@@ -256,7 +256,7 @@ TEST_CASE("a link that gets slower opens the search again", "[e-83]") {
 }
 
 TEST_CASE("a choice is stored with the one before it, its latencies and what the trigger saw",
-          "[e-08][e-55][e-57][e-58][e-59][e-60][e-85][e-87][e-95][e-96]") {
+          "[e-08][e-55][e-57][e-58][e-59][e-60][e-85][e-95][e-96]") {
   Trainer trainer{{30'000}, {{}}};
   StepTask task = task_of(8 << 20);
   task.task.state.watched = true;
@@ -281,11 +281,9 @@ TEST_CASE("a choice is stored with the one before it, its latencies and what the
   REQUIRE(history.size() == 9);
   CHECK(history[8] == 1);
   for (std::size_t i = 0; i < 8; ++i) CHECK(std::abs(history[i].get<double>()) < 0.3);
-  // The loss settles by 0.002 a step at first.
   const DecisionRecord& quiet = decisions[5];
   CHECK(quiet.state.at("congestion")[0] == 0);
   CHECK(quiet.reward_terms.at("congestion") == 0);
-  CHECK(quiet.reward_terms.at("convergence") < 0);
 
   for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
   trainer.pace = 3;
