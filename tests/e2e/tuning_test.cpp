@@ -40,11 +40,24 @@ TEST_CASE("a sweep is replayed, and what agents chose is measured on fresh launc
   REQUIRE(sweep.exit_code == 0);
   const auto launches = program.value(kOkLaunches).get<int>();
   const auto replay = program.run({"tune", file, "--own", "--replay", "--confirm", "--seeds", "2",
-                                   "--agent", "ppo,coordinate-descent", "--json"});
+                                   "--agent", "bandit,ppo,coordinate-descent", "--json"});
   INFO(replay.err);
   REQUIRE(replay.exit_code == 0);
   for (const char* column : {"of_exhaustive", "evaluations_to_95", "kept", "slower_than_descent"})
     CHECK(replay.out.find(column) != std::string::npos);
+  // Each agent decided under its own name, and every decision says where and on what it knew.
+  for (const std::string agent : {"bandit", "ppo"}) {
+    const std::string decisions =
+        "SELECT count(*) FROM decision d JOIN tuning t ON t.id = d.tuning_id "
+        "WHERE t.mode = 'replay' AND t.agent = '" +
+        agent + "'";
+    INFO(agent);
+    CHECK(program.value(decisions).get<int>() > 0);
+    CHECK(program.value(decisions + " AND d.regime = ''") == 0);
+    CHECK(program.value(decisions + " AND (t.policy_version IS NULL) = (t.agent = 'ppo')") == 0);
+    CHECK(program.value(decisions + " AND t.seed = '0' AND d.state_json->'$.group_size' IS NULL") ==
+          0);
+  }
   // Three rounds that score, each with the default again, and three to twelve that confirm.
   const int fresh = program.value(kOkLaunches).get<int>() - launches;
   CHECK(fresh >= 6);

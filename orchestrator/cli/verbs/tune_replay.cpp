@@ -22,8 +22,8 @@ std::vector<Backend> backends_of(const TunePlan& plan) {
   return backends;
 }
 
-/// Logs the steps of a replay, a search per agent and seed. States and candidates are the sweep's
-/// and are not repeated in every row.
+/// Logs the steps of a replay, a search per agent and seed. What an agent saw is kept of its first
+/// seed: of all of them it would make databases of gigabytes. Candidates are the sweep's.
 class ReplayLog {
  public:
   ReplayLog(const TunePlan& plan, const std::string& db, std::string run_id, AgentOptions options)
@@ -31,7 +31,7 @@ class ReplayLog {
 
   void add(const ReplayStep& step) {
     DecisionInfo row = decision_of(plan_, plan_.tasks[step.task], *step.search, *step.step, 0);
-    row.state_json.clear();
+    if (step.seed != 0) row.state_json.clear();
     row.candidates_json.clear();
     rows_[{step.agent, step.seed}].push_back(std::move(row));
   }
