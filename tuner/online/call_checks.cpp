@@ -15,8 +15,6 @@ namespace {
 constexpr double kChangedPace = 1.15;
 /// Samples of what is kept before a search that a change began tries anything.
 constexpr std::size_t kNextSamples = 2;
-/// The best settings known, besides the neighbours of what is kept, that are tried after a change.
-constexpr std::size_t kRunnersUp = 3;
 /// A surrounding is as it was before when calls take as long again, to within this in ln(us).
 constexpr double kAsBefore = 0.3;
 /// The library's own settings, whose steps took so many times as long, are not asked again.
@@ -323,45 +321,19 @@ std::optional<std::size_t> CallDriver::unseen(const Learning& learning) const {
     }
     if (own || same) return a;
   }
-  std::vector<std::size_t> neighbours = near(learning);
-  const auto found = std::find_if(neighbours.begin(), neighbours.end(), new_one);
-  return found == neighbours.end() ? std::nullopt : std::optional(*found);
-}
-
-std::vector<std::size_t> CallDriver::near(const Learning& learning) const {
-  const ActionSpace& space = *learning.task.space;
-  std::vector<std::size_t> arms;
-  const auto add = [&](std::size_t arm) {
-    if (arm != learning.machine.kept && std::find(arms.begin(), arms.end(), arm) == arms.end())
-      arms.push_back(arm);
-  };
-  // Last first: the runners-up are tried before the neighbours.
-  const Action& best = space.arms()[learning.machine.kept];
   for (std::size_t a = 0; a < space.arms().size(); ++a) {
-    const Action& other = space.arms()[a];
     int steps = 0;
     for (std::size_t k = 0; k < best.size(); ++k)
-      steps += std::abs(static_cast<int>(best[k]) - static_cast<int>(other[k]));
-    if (steps == 1) add(a);
+      steps += std::abs(static_cast<int>(best[k]) - static_cast<int>(space.arms()[a][k]));
+    if (steps == 1 && new_one(a)) return a;
   }
-  std::vector<std::pair<double, std::size_t>> known;
-  for (const auto& [arm, log_us] : learning.known)
-    if (arm != learning.machine.kept) known.emplace_back(log_us, arm);
-  std::sort(known.begin(), known.end());
-  known.resize(std::min(known.size(), kRunnersUp));
-  for (auto one = known.rbegin(); one != known.rend(); ++one) add(one->second);
-  return arms;
+  return std::nullopt;
 }
 
 void CallDriver::search_again(Learning& learning) {
   if (learning.closed) return;
-  if (learning.searched) return narrow(learning);
   // The first search goes on with what it knows.
-  revert(learning, learning.machine.kept);
-}
-
-void CallDriver::narrow(Learning& learning) {
-  learning.only = near(learning);
+  if (!learning.searched) return revert(learning, learning.machine.kept);
   learning.loop.reopen(learning.task);
   learning.known.clear();
   learning.lost_us = 0;

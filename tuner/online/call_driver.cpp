@@ -298,7 +298,6 @@ void CallDriver::settle(Learning& learning) {
   const bool asked = learning.machine.stage == TaskStage::asking;
   tell(learning, {asked ? TaskEvent::finished : TaskEvent::close, learning.machine.kept});
   learning.searched = true;
-  learning.only.reset();
   if (learning.closed) return;
   // Of what is in force, whatever was said of the last one that was tried.
   learning.guard =
@@ -331,20 +330,15 @@ void CallDriver::answer(Learning& learning) {
   if (learning.closed) return settle(learning);
   if (hold_to_floor(learning, Micros(learning.last_us)) || !base_known()) return;
   if (is_spent(machine) || !agent().explores() || !may_try(learning)) return settle(learning);
-  if (learning.only) {
-    while (!learning.only->empty()) {
-      const std::size_t arm = learning.only->back();
-      learning.only->pop_back();
-      if (arm != machine.kept) return begin_trial(learning, {arm, 1, true});
-    }
-    return settle(learning);
-  }
-  // Kinds differ most: what they are worth is known first.
-  if (const auto kind = unseen_kind(learning)) return begin_trial(learning, {*kind, 1, true});
+  // Kinds differ most: what they are worth is known first. After an alarm the agent alone decides.
+  const bool first = !learning.searched;
+  if (const auto kind = first ? unseen_kind(learning) : std::nullopt)
+    return begin_trial(learning, {*kind, 1, true});
   if (learning.loop.finished(learning.task)) {
     // What an agent does not believe in is seen once, too: while the job runs anyway, that costs
     // little, and the best of a kind may surprise.
-    if (const auto left = unseen(learning)) return begin_trial(learning, {*left, 1, true});
+    if (const auto left = first ? unseen(learning) : std::nullopt)
+      return begin_trial(learning, {*left, 1, true});
     return settle(learning);
   }
   const auto begun = std::chrono::steady_clock::now();

@@ -84,8 +84,8 @@ struct LearnerOptions {
 /// cost is summed up, and ends when it reaches its part of the job's time. When all sizes have
 /// settled, the table is compared by the job's step with the one that the search began with, and
 /// with the library's own settings where those were others, and taken back when its steps are
-/// longer. Then calls are watched: a change re-opens the search, from the best setting known among
-/// those near it. Never holds the job up.
+/// longer. Then calls are watched: a change re-opens the search, in which the agent alone decides.
+/// Never holds the job up.
 class CallDriver {
  public:
   /// @throws Error(environment) when another leader holds the region
@@ -95,7 +95,7 @@ class CallDriver {
   bool step();
   /// One call's time on the GPU, under the table of `epoch`: what the trigger watches.
   void hear(std::size_t function, std::size_t bin, std::uint32_t epoch, Micros latency);
-  /// The surroundings have changed: what is near the best setting known is tried anew.
+  /// The surroundings have changed: the agent searches anew.
   void reopen() { search_anew(false); }
 
   [[nodiscard]] bool finished() const;  ///< every task seen so far has its final setting
@@ -137,11 +137,9 @@ class CallDriver {
     bool searched = false;                  ///< it has settled before
     double level = 0;                       ///< ln(us) of what is kept, in the terms of `known`
     std::map<std::size_t, double> known{};  ///< ln(us) of arms, as if at one time
-    std::optional<std::vector<std::size_t>>
-        only{};            ///< arms that are still to be tried, last first
-    double share = 0;      ///< of the collectives' time
-    double trying_us = 0;  ///< more than what is kept takes, of what is tried now
-    double lost_us = 0;    ///< by trying, since the search began
+    double share = 0;                       ///< of the collectives' time
+    double trying_us = 0;                   ///< more than what is kept takes, of what is tried now
+    double lost_us = 0;                     ///< by trying, since the search began
     std::uint32_t read_epoch = 0;
     std::uint32_t read_calls = 0;
     double read_us = 0;
@@ -198,14 +196,11 @@ class CallDriver {
   void begin_trial(Learning& learning, const Choice& choice);
   void settle(Learning& learning);
   void learn(Learning& learning, double log_us, std::int64_t calls);
-  /// Arms near what is known to be best: neighbours of what is kept and runners-up, best last.
-  [[nodiscard]] std::vector<std::size_t> near(const Learning& learning) const;
   /// An implementation that was not seen with its own resources.
   [[nodiscard]] std::optional<std::size_t> unseen_kind(const Learning& learning) const;
   /// What is worth a look when the agent has none left; nullopt: nothing.
   [[nodiscard]] std::optional<std::size_t> unseen(const Learning& learning) const;
   void search_again(Learning& learning);
-  void narrow(Learning& learning);
   [[nodiscard]] std::size_t arm_of(const Learning& learning, const CallCell& cell) const;
   void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us);
   [[nodiscard]] std::optional<StepReading> reading() const;

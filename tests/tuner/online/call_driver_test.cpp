@@ -162,7 +162,7 @@ TEST_CASE("a change to calls of many sizes is seen before one size has enough of
   CHECK(learner.alarms() == 1);
 }
 
-TEST_CASE("after a change what is near the best setting is tried, from there on", "[E-108]") {
+TEST_CASE("after a change the agent searches on from the best setting", "[E-108]") {
   ChangingJob job(some_channels());
   // So far that nobody asks for its steps again.
   job.reading = [&] {
@@ -173,8 +173,8 @@ TEST_CASE("after a change what is near the best setting is tried, from there on"
   job.change(3, 4);
   job.settle(20'000);
   CHECK(job.channels() == 4);
-  // The library's own choice is no neighbour of 8 channels, and far worse.
-  for (const CallTable& table : job.tables) CHECK_FALSE(table == CallTable{});
+  // The library's own choice is far worse: the agent may look, once.
+  CHECK(std::count(job.tables.begin(), job.tables.end(), CallTable{}) <= 1);
   const int tried = job.learner->rounds();
   INFO(tried << " settings");
   CHECK(tried < 15);
