@@ -63,7 +63,7 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   const Program program;
   const std::string out = program.folder() + "/what is tuned";
   const auto tuned = program.run({"tune", "--out", out, "--launches", "8", "--pairs", "3",
-                                  "--learn-seconds", "2", "--", kJob});
+                                  "--learn-seconds", "2", "--call-agent", "ppo", "--", kJob});
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
   CHECK(says(tuned.err, "will be started up to 8 times to search"));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/vocabulary/json.hpp"
+#include "tuner/agents/kernel_means.hpp"
 #include "tuner/guards/gloo_floor.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
@@ -17,7 +18,7 @@ namespace dynamiccl {
 
 /// How a leader learns in a job that runs: who searches, what it may set, and what it knows.
 struct JobLeaderOptions {
-  std::string agent = "ppo";
+  std::string agent = kDefaultAgent;
   AgentOptions agent_options{};
   /// Keeps what earlier launches of the job have taught; nullptr: an agent of the leader's own.
   std::shared_ptr<Agent> kept_agent{};

@@ -40,7 +40,7 @@ struct Arguments {
 constexpr const char* kUsage =
     "usage: dynamiccl-leader FOLDER [options]\n"
     "FOLDER is what the ranks have as DYNAMICCL_TUNER_FOLDER, on this host\n"
-    "  --agent NAME      who chooses: ppo (default), bandit, coordinate-descent, ...\n"
+    "  --agent NAME      who chooses: means (default), bandit, ppo, coordinate-descent, ...\n"
     "  --policy FILE     trained policy of ppo (the one that comes along)\n"
     "  --parallelism X   how the job is spread over its ranks, for ppo: dp, tp, pp, 3d, ...\n"
     "  --calls N         calls of a size after which a setting neither slower nor faster is left "

@@ -45,7 +45,7 @@ struct TuneArguments {
   bool own = false;
 
   // Of `tune -- COMMAND`.
-  std::string call_agent = "ppo";
+  std::string call_agent = kDefaultAgent;
   int launches = 11;
   std::string budget;        ///< time that a search and its pairs may take; "" = as they need
   std::optional<int> pairs;  ///< 6, of --recheck 3

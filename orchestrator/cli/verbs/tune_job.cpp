@@ -457,8 +457,9 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
   std::vector<std::string> agents = searching_agents();
   // Nobody learns then: with the library's default still looked at, and not.
   agents.insert(agents.end(), {"default", "none"});
-  add_choice_option(verb, "--call-agent", arguments.call_agent, agents,
-                    "who chooses per call inside the launches (ppo)");
+  add_choice_option(
+      verb, "--call-agent", arguments.call_agent, agents,
+      "who chooses per call inside the launches (" + std::string(kDefaultAgent) + ")");
   verb.add_option("--launches", arguments.launches, "launches to search with (11)")
       ->check(CLI::Range(2, 1000));
   verb.add_option(

@@ -11,6 +11,7 @@
 #include "db/decision_log.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/tune/job/job_trial.hpp"
+#include "tuner/agents/kernel_means.hpp"
 #include "tuner/job/launch_agent.hpp"
 #include "tuner/job/launch_space.hpp"
 #include "tuner/search/task_machine.hpp"
@@ -19,8 +20,8 @@ namespace dynamiccl {
 
 /// What `tune -- COMMAND` was asked for.
 struct JobTuningOptions {
-  std::string agent = "bandit";    ///< between launches
-  std::string call_agent = "ppo";  ///< inside them; "none": call settings stay NCCL's
+  std::string agent = "bandit";            ///< between launches
+  std::string call_agent = kDefaultAgent;  ///< inside them; "none": call settings stay NCCL's
   AgentOptions agent_options{};
   int launches = 11;                                 ///< of the search, the observed one included
   ConfirmationRule confirmation{6, 3, 0.982, 0.02};  ///< pairs before each look, looks
