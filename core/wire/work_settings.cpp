@@ -48,6 +48,12 @@ std::vector<std::uint64_t> rising_shares(int skew, int ranks) {
 
 int skew_of(const WorkSettings& settings, int ranks) { return settings.skew.value_or(ranks); }
 
+/// Where large parts start, as nccl-tests' do: 16 bytes of the smallest type. NCCL took 1.4 to 2.2
+/// times as long on H200s for parts that started elsewhere (reports/measured/h200x2-2026-11).
+constexpr std::uint64_t kAlignedElements = 16;
+/// Below it the rounding would show in the shares, and where a part starts does not in its time.
+constexpr std::uint64_t kLargePart = 64 * kAlignedElements;
+
 std::vector<std::uint64_t> divided(std::uint64_t elements,
                                    const std::vector<std::uint64_t>& shares) {
   std::uint64_t all = 0;
@@ -58,6 +64,7 @@ std::vector<std::uint64_t> divided(std::uint64_t elements,
   for (const auto share : shares) {
     // By quotient and rest: the product might not fit 64 bits.
     parts.push_back(elements / all * share + elements % all * share / all);
+    if (parts.back() >= kLargePart) parts.back() -= parts.back() % kAlignedElements;
     left -= parts.back();
     if (share > 0) last = parts.size() - 1;
   }

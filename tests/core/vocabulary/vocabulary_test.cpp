@@ -77,6 +77,10 @@ TEST_CASE("parts that differ are those of a skew or a list, and hold everything"
   CHECK(parts({}, Collective::alltoallv, 1024, 4, 1) == Parts{411, 102, 204, 307});
   CHECK(parts({{"skew", "1"}}, Collective::alltoallv, 1024, 4, 3) == Parts{256, 256, 256, 256});
   CHECK(parts({{"skew", "7"}}, Collective::allgatherv, 1600, 4, 0) == Parts{100, 300, 500, 700});
+  // Large ones start at 16 bytes of the smallest type, whoever comes first.
+  CHECK(parts({}, Collective::alltoallv, 262144, 2, 0) == Parts{87376, 174768});
+  CHECK(parts({}, Collective::alltoallv, 262144, 2, 1) == Parts{174768, 87376});
+  CHECK(parts({{"parts", "1:2"}}, Collective::allgatherv, 262147, 2, 1) == Parts{87376, 174771});
   CHECK(parts({{"parts", "1:0:3:0"}}, Collective::allgatherv, 10, 4, 0) == Parts{2, 0, 8, 0});
   CHECK(parts({{"parts", "0:1/1:0"}}, Collective::alltoallv, 9, 2, 1) == Parts{9, 0});
   CHECK(parts({{"skew", "5"}}, Collective::allgatherv, 7, 1, 0) == Parts{7});
