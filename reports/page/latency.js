@@ -17,7 +17,8 @@
   Report.section({
     id: "latency", short: "Latency and bandwidth", title: "Latency and bandwidth over message size",
     lead: "Panels share their scale. Both axes are logarithmic.",
-    shown: () => Report.cells.length > 0,
+    // What is trained has one size: its section is the one of training.
+    shown: () => Report.cells.some(cell => Report.lists.operations[cell.operation].collective !== "training"),
     draw(root, own) {
       const { el, format, visible, operationName } = Report;
       const operation = Report.chartOperation();

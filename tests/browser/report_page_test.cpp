@@ -298,6 +298,8 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
   const auto text = browser.evaluate("document.getElementById('training').innerText");
   CHECK_THAT(text.get<std::string>(), ContainsSubstring("mg-wfbp"));
+  // A page of training alone has no section over message sizes.
+  CHECK(browser.evaluate("document.getElementById('latency') === null") == true);
   CHECK_THAT(text.get<std::string>(), ContainsSubstring("0.8×"));
   CHECK_THAT(text.get<std::string>(), ContainsSubstring("bucket=1 MiB"));
   CHECK(browser.evaluate("document.querySelectorAll('#training .bars .bar').length") == 2);
