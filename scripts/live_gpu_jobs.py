@@ -307,7 +307,12 @@ def cost(arguments, begun):
             out.write(json.dumps({"pair": pair, "with_ms": with_look, "without_ms": without, "seconds": looked[2] - looked[1],
                                   "said": looked[3]["state"], "stack_core_seconds": looked[3]["core_seconds"]}) + "\n")
     middle = statistics.fmean(ratios)
-    half = 2.6 * statistics.stdev(ratios) / math.sqrt(len(ratios))  # Student's t of 95 % with five degrees of freedom, rounded up
+    if len(ratios) < 2:
+        print("cost: fewer than two pairs fitted into the seconds")
+        return 1
+    # Student's t of 95 %; of more pairs than are listed it is smaller still.
+    quantile = {2: 12.71, 3: 4.31, 4: 3.19, 5: 2.78, 6: 2.58, 7: 2.45, 8: 2.37}.get(len(ratios), 2.37)
+    half = quantile * statistics.stdev(ratios) / math.sqrt(len(ratios))
     print(f"cost: a step takes {math.exp(middle):.4f} times as long while it is looked at ({math.exp(middle - half):.4f} to "
           f"{math.exp(middle + half):.4f}, {len(ratios)} pairs); pairs " + " ".join(f"{math.exp(one):.4f}" for one in ratios), flush=True)
     return 0
