@@ -309,7 +309,9 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
 double TrainingRun::take_step(const WorkerCell& cell, SampleArrays& samples, const StepPlace& at) {
   const bool on_gpu = worker_->memory().on_gpu();
   const bool is_last = at.step + 1 == at.steps;
-  const bool seen = !on_gpu || (at.measured && !is_last && at.step % CallTimes::kStepsOfGpu == 0);
+  // Reading a GPU's calls waits for all of them, which a step that crosses the barrier would not.
+  const bool seen = !on_gpu || (at.measured && !is_last && !crosses_barrier(spec_.method) &&
+                                at.step % CallTimes::kStepsOfGpu == 0);
   if (seen && on_gpu) cell.driving.trace_next();
   StepTimes now;
   const auto one = [&](bool last) { return timed_step(cell.driving, wait_, last, now); };

@@ -21,7 +21,8 @@
 --   settings
 -- burstiness = (s - m) / (s + m) of the gaps' deviation s and mean m (Goh, Barabasi 2008). Gaps reach back into the step
 -- before, so that a method that meets every tau steps has the long one, too. A call that crosses the barrier is with the
--- step in which it ended. On GPUs a gap is within a step, and times are the GPU's. The library's own engine (ddp) tells of no
+-- step in which it ended. On GPUs a gap is within a step, and times are the GPU's; methods whose sums cross the step's end
+-- have none there. The library's own engine (ddp) tells of no
 -- single call. Where a server answers each worker by itself a pull begins when the push has left, and waits for the answer;
 -- a message without a piece of the plan has all of them.
 WITH numbered AS (
