@@ -100,7 +100,8 @@ std::string parts_misfit(const WorkSettings& settings, Collective collective, in
 }  // namespace
 
 bool is_workers_own(std::string_view name) {
-  return name == "memory" || name == "graph" ||
+  // Whose step a call is of, and how often it is made there, changes nothing of it.
+  return name == "memory" || name == "graph" || name == "step" || name == "step_calls" ||
          std::find(kWorkSettings.begin(), kWorkSettings.end(), name) != kWorkSettings.end();
 }
 

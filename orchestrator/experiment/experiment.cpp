@@ -337,6 +337,18 @@ void read_work(TableReader& root, Experiment& experiment) {
       experiment.work.push_back(std::move(work));
       continue;
     }
+    if (table.has("traffic")) {
+      TableReader traffic = table.read_as(traffic_work_keys());
+      work.architectures = {Architecture::ring};
+      work.backends = traffic.names<Backend>("backend");
+      std::vector<int> ranks;
+      for (const auto& dimension : experiment.dimensions)
+        for (const auto& choice : dimension)
+          if (choice.ranks) ranks.push_back(*choice.ranks);
+      work.traffic = read_traffic(traffic, ranks);
+      experiment.work.push_back(std::move(work));
+      continue;
+    }
     work.architectures = table.names<Architecture>("architecture");
     work.backends = table.names<Backend>("backend");
     work.collectives = table.names<Collective>("collective");

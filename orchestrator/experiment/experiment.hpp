@@ -13,6 +13,7 @@
 #include "orchestrator/experiment/experiment_keys.hpp"
 #include "orchestrator/experiment/expression.hpp"
 #include "orchestrator/experiment/protocol.hpp"
+#include "orchestrator/experiment/traffic_reader.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
 #include "profiles/machine_declarations.hpp"
 #include "profiles/profile.hpp"
@@ -55,7 +56,11 @@ struct Work {
   std::vector<KnobAxis> calls;
   std::vector<TrainingMethod> training;  ///< not empty: training cells, no collectives
   std::vector<KnobAxis> settings;        ///< of training: names as in train/spec/training.hpp
+  Traffic traffic;  ///< with a model: its calls instead, each with as many ranks as its group has
 };
+/// Settings of such a cell, which say whose step it is of and how often a rank makes the call.
+inline constexpr const char* kStep = "call.step";
+inline constexpr const char* kStepCalls = "call.step_calls";
 
 /// An experiment file, checked but not yet expanded.
 struct Experiment {

@@ -143,6 +143,16 @@ KeysPtr collective_work() {
   return std::make_shared<const TableKeys>(std::move(keys));
 }
 
+KeysPtr traffic_work() {
+  TableKeys keys{
+      {{"traffic", rule::filled_text(), "a language model: the calls of one step", "", true},
+       {"parallel", rule::text(), "as `predict --parallel` takes it: \"tensor=2,fsdp\"",
+        "data-parallel"},
+       {"shrink", rule::whole(1, 1'000'000), "sizes are divided by it", "1"},
+       {"backend", rule::word<Backend>().some(), "only with these", "as the axes say"}}};
+  return std::make_shared<const TableKeys>(std::move(keys));
+}
+
 KeysPtr training_work() {
   static const KeysPtr keys = [] {
     TableKeys work{
@@ -360,6 +370,10 @@ Json required_axes() {
 }  // namespace
 
 const TableKeys& training_work_keys() { return *training_work(); }
+const TableKeys& traffic_work_keys() {
+  static const KeysPtr keys = traffic_work();
+  return *keys;
+}
 
 const TableKeys& experiment_keys() {
   const ValueRule expressions = rule::text(Lines::many).some();
@@ -370,8 +384,10 @@ const TableKeys& experiment_keys() {
         std::to_string(kUsualSeed)},
        {"axes", rule::table(axes_keys()), "every combination is measured"},
        {"zip", rule::tables({zip_keys()}), "axes that vary together"},
-       {"work", rule::tables({collective_work(), training_work()}),
-        "what is measured: collectives x sizes, or training methods x settings", "", true},
+       {"work", rule::tables({collective_work(), training_work(), traffic_work()}),
+        "what is measured: collectives x sizes, training methods x settings, or the calls of a "
+        "language model's step",
+        "", true},
        {"protocol", rule::table(protocol_keys()), "how often and how long"},
        {"knobs", knobs(), "settings of libraries, every value is swept"},
        {"cluster", rule::table(cluster_keys()), "the ranks' machines, where they are not this one"},

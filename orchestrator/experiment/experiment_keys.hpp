@@ -22,6 +22,8 @@ inline constexpr std::uint64_t kUsualSeed = 1;
 const TableKeys& experiment_keys();
 /// A [[work]] of training.
 const TableKeys& training_work_keys();
+/// A [[work]] of a language model's traffic.
+const TableKeys& traffic_work_keys();
 
 /// JSON Schema (draft 7) of experiment files, for editors. What needs more than a pattern or a
 /// range (expressions, the lists of a [[zip]]) only the reader checks.

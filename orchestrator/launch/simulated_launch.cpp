@@ -10,6 +10,7 @@
 #include "containers/command.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/wire/record.hpp"
+#include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/launch/smpi.hpp"
 #include "profiles/machine_model_file.hpp"
 
@@ -44,8 +45,9 @@ std::string why_not_simulated(const MachineModel& machine, const PlannedGroup& g
     return "training is not simulated: SMPI simulates calls of MPI alone";
   if (auto reason = why_no_smpi(machine, cell.collective); !reason.empty()) return reason;
   for (const auto* knobs : {&group.knobs, &cell.knobs})
-    if (!knobs->empty())
-      return fmt::format("{} changes nothing in a simulation: leave it out", knobs->begin()->first);
+    for (const auto& [name, value] : *knobs)
+      if (name != kStep && name != kStepCalls)
+        return fmt::format("{} changes nothing in a simulation: leave it out", name);
   if (group.ranks < 2 || group.ranks > machine.ranks())
     return fmt::format("{} is simulated with 2 to {} ranks, the cell has {}", machine.name,
                        machine.ranks(), group.ranks);

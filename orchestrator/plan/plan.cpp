@@ -19,6 +19,7 @@
 #include "core/wire/work_settings.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "orchestrator/plan/tuner_table.hpp"
+#include "train/spec/llm_traffic.hpp"
 #include "train/spec/method_settings.hpp"
 #include "tuner/action/algorithm_rows.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -299,7 +300,9 @@ class Expansion {
       for (const auto& work : experiment_.work) {
         if (!allowed(work.architectures, *axes.architecture)) continue;
         if (!allowed(work.backends, *axes.backend)) continue;
-        if (work.training.empty()) {
+        if (!work.traffic.model.empty()) {
+          add_traffic(axes, knobs, work);
+        } else if (work.training.empty()) {
           add_cells(index, axes, work);
         } else {
           add_training(index, *axes.architecture, work);
@@ -352,6 +355,27 @@ class Expansion {
           }
         }
       }
+    }
+  }
+
+  /// Each kind of call with as many ranks as its group has, how often a rank makes it in a setting.
+  void add_traffic(AxisChoice axes, const Knobs& launch_knobs, const Work& work) {
+    const int world = *axes.ranks;
+    const LlmModel& model = llm_named(work.traffic.model);
+    const std::string step =
+        fmt::format("{} {} on {}", work.traffic.model, work.traffic.parallel, world);
+    for (const LlmCall& call :
+         llm_traffic(model, parse_parallelism(work.traffic.parallel, model, world))) {
+      axes.ranks = call.group;
+      const std::size_t group = group_index(axes, launch_knobs);
+      WorkCell cell;
+      cell.collective = call.collective;
+      cell.size = Bytes(static_cast<std::uint64_t>(call.bytes / work.traffic.shrink));
+      cell.datatype = axes.datatype.value_or(DataType::float32);
+      cell.algorithm = axes.algorithm.value_or("library");
+      add_cell(plan_.groups[group], seen_[group], cell,
+               {{kStep, fmt::format("{}: {}, {}", step, call.phase, call.what)},
+                {kStepCalls, std::to_string(call.count)}});
     }
   }
 

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "containers/command.hpp"
 #include "core/vocabulary/json.hpp"
@@ -205,4 +206,68 @@ TEST_CASE("an experiment on a simulated machine is run, stored and shown as simu
   REQUIRE(page.exit_code == 0);
   const auto found = run_command({"grep", "-c", "simulated by SimGrid", folder.path("page.html")});
   CHECK(found.exit_code == 0);
+}
+
+TEST_CASE("a language model's step is measured call by call, in groups of its ranks",
+          "[A-44][H-10]") {
+  const testing::Folder folder;
+  const auto text = [](const std::string& work) {
+    return R"(name = "step"
+[axes]
+environment = "simulated-star"
+backend = "openmpi"
+architecture = "ring"
+ranks = 16
+)" + kProfile +
+           "[[work]]\n" + work + "[protocol]\nlaunches = 1\n";
+  };
+  CHECK(refused(folder, text("traffic = \"llama-8b\"\n")).find("e.toml:13:11: unknown language") !=
+        std::string::npos);
+  CHECK(refused(folder, text("traffic = \"llama-7b\"\nparallel = \"tensor=3\"\n"))
+            .find("e.toml:14:12: --parallel tensor=3: does not divide 32 heads") !=
+        std::string::npos);
+  const auto file = folder.file(
+      "e.toml", text("traffic = \"llama-7b\"\nparallel = \"tensor=2,pipeline=2,fsdp,sequence=64\"\n"
+                     "shrink = 64\n"));
+  // The plan has what `predict` lists of as many ranks: kinds of calls, groups, sizes and counts.
+  const auto predicted =
+      nlohmann::json::parse(run({"predict", "star-1024", "--ranks", "16", "--traffic", "llama-7b",
+                                 "--parallel", "tensor=2,pipeline=2,fsdp,sequence=64", "--json"})
+                                .out);
+  std::multiset<std::string> expected;
+  std::set<int> groups;
+  for (const auto& call : predicted) {
+    const int group = call.at("group");
+    const std::int64_t shrunk = call.at("size_bytes").get<std::int64_t>() / 64;
+    const std::string operation = call.at("operation");
+    const bool parts = operation == "allgather" || operation == "reduce_scatter";
+    const std::int64_t unit = 4 * (parts ? group : 1);
+    groups.insert(group);
+    expected.insert(operation + " " + std::to_string(group) + " " +
+                    std::to_string(shrunk / unit * unit) + " " +
+                    std::to_string(call.at("calls").get<std::int64_t>()));
+  }
+  CHECK(groups == std::set<int>{2, 4});
+  if (find_program("smpirun").empty() || find_program("smpicc").empty())
+    SKIP("smpirun is not here: libsimgrid-dev brings it");
+  const std::string db = folder.path("a.sqlite");
+  const auto result = run_long({"run", file, "--db", db});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 0);
+  std::multiset<std::string> planned;
+  for (const auto& row :
+       rows(db,
+            "SELECT c.collective, g.ranks, c.size_bytes, c.knobs_json ->> '$.step_calls' AS "
+            "calls FROM run_cell c JOIN plan_group g ON g.id = c.group_id"))
+    planned.insert(row.at("collective").get<std::string>() + " " +
+                   std::to_string(row.at("ranks").get<int>()) + " " +
+                   std::to_string(row.at("size_bytes").get<std::int64_t>()) + " " +
+                   row.at("calls").get<std::string>());
+  CHECK(planned == expected);
+  // The sum over a step, by times and counts of the calls that SMPI simulates.
+  const auto step = rows(db,
+                         "SELECT count(*) AS kinds, sum(median_us * (cell_knobs ->> "
+                         "'$.step_calls')) AS us FROM v_measurement WHERE counts");
+  CHECK(step[0].at("kinds").get<int>() > 4);
+  CHECK(step[0].at("us").get<double>() > 0);
 }
