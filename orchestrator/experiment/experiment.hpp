@@ -56,7 +56,8 @@ struct Work {
   std::vector<KnobAxis> calls;
   std::vector<TrainingMethod> training;  ///< not empty: training cells, no collectives
   std::vector<KnobAxis> settings;        ///< of training: names as in train/spec/training.hpp
-  Traffic traffic;  ///< with a model: its calls instead, each with as many ranks as its group has
+  TrafficWork
+      traffic;  ///< with a model: its calls instead, each with as many ranks as its group has
 };
 /// Settings of such a cell, which say whose step it is of and how often a rank makes the call.
 inline constexpr const char* kStep = "call.step";

@@ -6,8 +6,8 @@
 
 namespace dynamiccl {
 
-Traffic read_traffic(TableReader& table, const std::vector<int>& ranks) {
-  Traffic traffic;
+TrafficWork read_traffic(TableReader& table, const std::vector<int>& ranks) {
+  TrafficWork traffic;
   traffic.model = table.text("traffic").value_or("");
   traffic.parallel = table.text("parallel").value_or("");
   traffic.shrink = static_cast<int>(table.integer("shrink").value_or(1));

@@ -271,3 +271,22 @@ ranks = 16
   CHECK(step[0].at("kinds").get<int>() > 4);
   CHECK(step[0].at("us").get<double>() > 0);
 }
+
+TEST_CASE("a predicted step has the calls that PyTorch's profiler saw on two GPUs", "[A-44]") {
+  // reports/measured/simulated-2026-11/llm_step_calls.jsonl: operation, bytes and calls.
+  using Calls = std::map<std::pair<std::string, std::int64_t>, int>;
+  const auto predicted = [](const std::string& parallel) {
+    const auto result = run({"predict", "gpus-100k", "--ranks", "2", "--traffic", "llama-7b",
+                             "--parallel", parallel + ",sequence=512", "--json"});
+    REQUIRE(result.exit_code == 0);
+    Calls calls;
+    for (const auto& row : nlohmann::json::parse(result.out))
+      calls[{row.at("operation"), row.at("size_bytes")}] += row.at("calls").get<int>();
+    return calls;
+  };
+  CHECK(predicted("tensor=2") == Calls{{{"allreduce", 4194304}, 130}});
+  CHECK(predicted("fsdp") == Calls{{{"allgather", 404766720}, 64},
+                                   {{"allgather", 524296192}, 1},
+                                   {{"reduce_scatter", 404766720}, 32},
+                                   {{"reduce_scatter", 524296192}, 1}});
+}
