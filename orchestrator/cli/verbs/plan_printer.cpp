@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -214,6 +215,16 @@ std::string group_text(const PlannedGroup& group, const Experiment& experiment,
   return text;
 }
 
+/// What more ranks than cores come to; "" where there are no more.
+std::string crowd_text(const Plan& plan, const LaunchSite& site) {
+  int most = 0;
+  for (const auto& group : plan.groups)
+    if (group.possible_cells() > 0) most = std::max(most, group.ranks);
+  if (site.cluster || site.cores == 0 || most <= site.cores) return "";
+  return fmt::format("{} share {}: how ranks wait for a core is timed, too\n",
+                     counted(most, "rank"), counted(site.cores, "core"));
+}
+
 }  // namespace
 
 std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site,
@@ -225,8 +236,9 @@ std::string plan_text(const Experiment& experiment, const Plan& plan, const Laun
                   launches_text(experiment.protocol),
                   format_eta(estimated_run(plan, experiment).seconds())),
       width);
-  std::string text =
-      summary + broken_text(fmt::format("all launches: {}\n", place_text(site)), width);
+  std::string text = summary +
+                     broken_text(fmt::format("all launches: {}\n", place_text(site)), width) +
+                     crowd_text(plan, site);
   for (const auto& group : plan.groups)
     text += "\n" + group_text(group, experiment, site, width, shows_commands);
   text += "\n" + summary;

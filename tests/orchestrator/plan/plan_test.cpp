@@ -88,6 +88,14 @@ TEST_CASE("sizes are rounded down to whole elements for each of three ranks, and
   const std::string text = plan_text(experiment, plan, {}, 1000, false);
   CHECK(text.find("1 cell: sizes rounded down to whole elements for each of 3 ranks") !=
         std::string::npos);
+  // Ranks that have no core of their own are said, too.
+  LaunchSite small;
+  small.cores = 2;
+  CHECK(plan_text(experiment, plan, small, 1000, false)
+            .find("\n3 ranks share 2 cores: how ranks wait for a core is timed, too\n") !=
+        std::string::npos);
+  small.cores = 3;
+  CHECK(plan_text(experiment, plan, small, 1000, false).find("share") == std::string::npos);
 }
 
 TEST_CASE("a work's calls make cells of their own, and those without sense are impossible") {
