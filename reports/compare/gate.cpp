@@ -13,6 +13,9 @@
 namespace dynamiccl {
 namespace {
 
+/// Slower in one look, and in none that could tell since.
+constexpr const char* kUnconfirmed = "unconfirmed";
+
 std::string cell_words(const CellFigure& f) {
   std::string text = fmt::format(
       "{} {} {} {} {}, {}", f.environment, f.backend, f.architecture, f.collective,
@@ -101,6 +104,15 @@ const ComparedCell* seen_in(const Gate& look, const std::string& cell) {
   return found == look.comparison.cells.end() ? nullptr : &*found;
 }
 
+/// Launches that waited for cores, or differ so much that a quarter would not show, neither confirm
+/// that a cell is slower nor clear it.
+bool cannot_tell(const ComparedCell& cell) {
+  if (cell.fails_in_b()) return false;
+  const auto& interval = cell.time_ratio.interval;
+  return cell.verdict == Verdict::not_judged ||
+         (cell.verdict == Verdict::unclear && interval && interval->high >= kBlind);
+}
+
 /// Why a look does not see a cell.
 std::string why_unseen(const Gate& look, const std::string& cell) {
   for (const auto& one : look.comparison.missing)
@@ -137,6 +149,13 @@ bool settle(GateFinding& finding, const Gate& look, const ComparedCell& seen) {
   return false;
 }
 
+/// What a look makes of a cell's finding that it measured, but not well enough.
+void leave_open(GateFinding& finding) {
+  if (finding.what != "slower") return;
+  finding.what = kUnconfirmed;
+  finding.text += "; slower once: measured again, its launches waited or differ too much to tell";
+}
+
 /// What a gate on a busy machine is worth; "" where it would have seen a tenth.
 std::string hidden_text(const Gate& gate) {
   constexpr double kSeen = 1.1;
@@ -163,6 +182,7 @@ Verdict Gate::verdict() const {
     return std::ranges::any_of(findings, [&](const auto& one) { return one.what == what; });
   };
   if (has("slower") || has("failed")) return Verdict::slower;
+  if (has(kUnconfirmed)) return Verdict::unclear;
   const bool judged = std::ranges::any_of(comparison.cells, [](const ComparedCell& cell) {
     if (cell.verdict == Verdict::same || cell.verdict == Verdict::faster) return true;
     const auto& interval = cell.time_ratio.interval;
@@ -174,7 +194,8 @@ Verdict Gate::verdict() const {
 std::optional<double> Gate::may_hide() const {
   std::vector<double> ends;
   for (const auto& cell : comparison.cells)
-    if (cell.time_ratio.interval) ends.push_back(cell.time_ratio.interval->high);
+    if (cell.time_ratio.interval && !cell.unlike && cell.verdict != Verdict::not_judged)
+      ends.push_back(cell.time_ratio.interval->high);
   if (ends.empty()) return std::nullopt;
   const auto middle = ends.begin() + static_cast<std::ptrdiff_t>(ends.size() / 2);
   std::nth_element(ends.begin(), middle, ends.end());
@@ -185,6 +206,10 @@ std::string Gate::outcome() const {
   const auto found = verdict();
   if (found == Verdict::slower) return "NOT PASSED";
   if (found == Verdict::same) return "passed" + hidden_text(*this);
+  const auto open = std::ranges::count(findings, kUnconfirmed, &GateFinding::what);
+  if (open > 0)
+    return fmt::format("not decided: {} slower once, and measured again could not be judged",
+                       open == 1 ? "a cell was" : fmt::format("{} cells were", open));
   const std::string nothing = "nothing could be judged";
   if (!may_hide()) return nothing;
   return fmt::format("{}: each cell could be {:g} times slower without showing{}", nothing, kBlind,
@@ -220,12 +245,16 @@ Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
       left.push_back(finding.cell);
       continue;
     }
+    if (finding.what != "failed" && cannot_tell(*seen)) {
+      leave_open(finding);
+      left.push_back(finding.cell);
+      continue;
+    }
     if (settle(finding, look, *seen)) left.push_back(finding.cell);
     for (auto& cell : gate.comparison.cells) {
       if (key_of(cell.b) != finding.cell) continue;
-      cell.verdict = seen->verdict;
-      cell.failures_b = seen->failures_b;
-      cell.note = finding.what == "cleared" ? finding.text : seen->note;
+      cell = *seen;
+      if (finding.what == "cleared") cell.note = finding.text;
     }
   }
   gate.tripped = std::move(left);

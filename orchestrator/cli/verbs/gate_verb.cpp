@@ -241,10 +241,14 @@ void add_gate_verb(CLI::App& app, Shared& shared) {
       "good\n"
       "  dynamiccl gate reference.sqlite                          the reference's own experiment\n"
       "  dynamiccl gate reference.sqlite nightly.toml --only 'size >= 1MiB' --junit gate.xml\n"
-      "Exit codes: 0 passed, 3 a cell is slower or failed, twice, 5 nothing could be judged: no\n"
-      "cell has a reference of the regime here, or launches differ so much that each could be a\n"
-      "quarter slower without showing; 2 wrong input or unlike protocols, 130 Ctrl-C. A regime\n"
-      "without a reference is reported and fails nothing.");
+      "Exit codes: 0 passed, 3 a cell is slower or failed, twice, or has no result any more; 5 it\n"
+      "cannot be said: no cell has a reference of the regime here, or launches differ so much "
+      "that\n"
+      "each could be a quarter slower without showing, or what was slower once could not be "
+      "judged\n"
+      "when it was measured again; 2 wrong input or unlike protocols, 130 Ctrl-C. A regime "
+      "without\n"
+      "a reference is reported and fails nothing.");
   verb->callback([arguments, &shared] { shared.exit_code = run_gate(*arguments, shared); });
 }
 

@@ -145,6 +145,58 @@ TEST_CASE("a cell that the first look timed otherwise is said and looked at agai
   CHECK_THAT(same.findings[0].text, ContainsSubstring("was timed otherwise than the reference"));
 }
 
+TEST_CASE("a look that is too unsteady to tell neither clears nor fails what was slower") {
+  std::mt19937_64 random(3);
+  const auto reference = drawn("reference", random, 1);
+  const Gate first = first_look(reference, drawn("now", random, 1.5), gate_options());
+  REQUIRE(first.tripped.size() == 1);
+  REQUIRE(first.verdict() == Verdict::slower);
+  // Half of the launches meet something that takes four times as long.
+  auto again = drawn("again", random, 1);
+  for (auto& figure : again.figures)
+    for (auto& launch : figure.launches) launch.median_us *= launch.block % 2 == 0 ? 1 : 4;
+  const Gate open = next_look(first, reference, again, gate_options());
+  CHECK(open.verdict() == Verdict::unclear);
+  REQUIRE(open.findings.size() == 1);
+  CHECK(open.findings[0].what == "unconfirmed");
+  CHECK_THAT(open.findings[0].text, ContainsSubstring("differ too much to tell"));
+  CHECK(open.outcome() ==
+        "not decided: a cell was slower once, and measured again could not be judged");
+  CHECK(open.tripped == first.tripped);
+  const Gate twice = next_look(open, reference, drawn("third", random, 1.5), gate_options());
+  CHECK(twice.verdict() == Verdict::slower);
+  const Gate cleared = next_look(open, reference, drawn("third", random, 1), gate_options());
+  CHECK(cleared.verdict() == Verdict::same);
+  CHECK(cleared.findings[0].what == "cleared");
+}
+
+TEST_CASE("what clears a cell is what the gate's verdict rests on") {
+  std::mt19937_64 random(3);
+  auto reference = drawn("reference", random, 1);
+  auto now = drawn("now", random, 1);
+  // One cell alone, first timed otherwise.
+  for (auto* side : {&reference, &now}) side->figures.resize(1);
+  now.figures[0].launches.resize(6);
+  now.figures[0].cadences = {"isolated"};
+  reference.figures[0].cadences = {"batched"};
+  auto other = drawn("other", random, 1);
+  // compare_sides() refuses sides of which nothing was timed alike.
+  for (auto* side : {&reference, &now}) side->figures.push_back(other.figures[1]);
+  now.figures[1].launches.resize(1);
+  const Gate first = first_look(reference, now, gate_options());
+  CHECK(first.verdict() == Verdict::unclear);
+  CHECK_FALSE(first.may_hide());
+  CHECK(first.outcome() == "nothing could be judged");
+  REQUIRE(first.tripped.size() == 1);
+  auto again = now;
+  again.figures.resize(1);
+  again.figures[0].cadences = {"batched"};
+  const Gate second = next_look(first, reference, again, gate_options());
+  CHECK(second.findings[0].what == "cleared");
+  CHECK(second.verdict() == Verdict::same);
+  CHECK(second.may_hide());
+}
+
 TEST_CASE("a gate that would have seen no cell a quarter slower has judged nothing") {
   std::mt19937_64 random(5);
   auto reference = drawn("reference", random, 1);
