@@ -374,6 +374,8 @@ void check_simulated(const EnvironmentProfile& profile, const Refuse& refuse) {
          "\"backend\" sets what libraries take, and simulated ranks load none");
   refuse(profile.simulated() && profile.gpus != GpuVisibility::none, "gpus",
          "\"gpus\" must be \"none\": simulated ranks see none");
+  refuse(profile.simulated() && !profile.unprivileged_variant.empty(), "unprivileged_variant",
+         "\"unprivileged_variant\" is for ranks that run: no user lacks rights to simulate");
 }
 
 /// Notes what contradicts itself (a shm size on the host's /dev/shm, capabilities on bare metal).
@@ -462,6 +464,7 @@ static_assert(static_cast<int>(ProfileKind::simulated) ==
 
 void read_kind(EnvironmentProfile& profile, TableReader& keys) {
   const auto kind = keys.name<ProfileKind>("kind");
+  const bool extends_simulated = profile.simulated();
   assign(profile.machine, keys.text("machine"));
   if (kind && *kind != ProfileKind::simulated) profile.kind = static_cast<EnvironmentKind>(*kind);
   if (kind == ProfileKind::simulated) {
@@ -470,11 +473,12 @@ void read_kind(EnvironmentProfile& profile, TableReader& keys) {
     profile.gpus = GpuVisibility::none;
     profile.environment.clear();
     profile.backend_settings.clear();
+    profile.unprivileged_variant.clear();
     if (!profile.simulated())
       keys.complain("kind", fmt::format("profile \"{}\": \"simulated\" needs machine = \"NAME\", "
                                         "one that `dynamiccl predict` lists or a file",
                                         profile.name));
-  } else if (kind && profile.simulated()) {
+  } else if (profile.simulated() && (kind || !extends_simulated)) {
     keys.complain("machine", fmt::format("profile \"{}\": \"machine\" goes with kind = "
                                          "\"simulated\"",
                                          profile.name));

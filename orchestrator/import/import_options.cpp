@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -69,6 +70,12 @@ void check_import_options(const ImportOptions& options) {
     throw Error(ErrorKind::input,
                 "import: --environment is empty; say where it was measured, as in --environment "
                 "bare-metal, or leave it out (unknown)");
+  if (is_simulated(trim(options.environment)))
+    throw Error(ErrorKind::input,
+                fmt::format("import: --environment {}: names that begin with \"{}\" are of ranks "
+                            "that `dynamiccl run` simulates, and a table is of ranks that ran; "
+                            "give another name",
+                            options.environment, kSimulatedPrefix));
   if (const auto known = libraries_of({});
       !options.backend.empty() && !holds(known, options.backend))
     refuse_unknown("backend", options.backend, known);

@@ -279,8 +279,12 @@ std::string why_no_smpi(const MachineModel& machine, Collective collective) {
   if (find_program("smpirun").empty())
     return "smpirun is not on PATH: the Debian package libsimgrid-dev brings it";
   if (machine.shape == MachineShape::bcube) return "SimGrid has no BCube; the analytic models have";
-  if (traced(collective) == nullptr)
-    return fmt::format("{} is no call of MPI, which SMPI simulates", name_of(collective));
+  if (traced(collective) == nullptr) {
+    std::vector<std::string> known;
+    for (const Traced& one : kTraced) known.emplace_back(name_of(one.collective));
+    return fmt::format("{} is not simulated: of MPI's calls {} are", name_of(collective),
+                       join(known, ", "));
+  }
   return "";
 }
 
@@ -364,7 +368,7 @@ SmpiTime simulate_collective(const MachineModel& machine, Collective collective,
 std::string smpi_script(const MachineModel& machine, int ranks, const std::vector<SmpiCall>& calls,
                         const std::string& folder) {
   const auto words = smpirun_words(folder, machine, ranks);
-  std::string script = fmt::format("cd '{}'\n", folder);
+  std::string script = command_line({"cd", folder}) + "\n";
   for (const SmpiCall& one : calls) {
     const Traced& call = *traced(one.collective);
     const std::string program = "call-" + std::string(call.option);

@@ -193,6 +193,7 @@ double schedule_log_offset(const WorkCell& cell, int ranks) {
 }
 
 TunePlan make_run_plan(const Plan& plan, const TuneOptions& options, bool any_environment) {
+  refuse_simulated(plan);
   TunePlan result;
   result.options = options;
   std::vector<std::string> order;

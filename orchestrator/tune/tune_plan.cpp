@@ -10,6 +10,8 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "orchestrator/launch/observe.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "train/spec/training.hpp"
@@ -248,8 +250,18 @@ std::size_t TunePlan::arm_count() const {
   return count;
 }
 
+void refuse_simulated(const Plan& plan) {
+  for (const PlannedGroup& group : plan.groups)
+    if (is_simulated(group.environment))
+      throw Error(ErrorKind::input,
+                  fmt::format("tune: {} is simulated: nothing is measured there that settings of a "
+                              "job could be chosen by; `dynamiccl run` simulates its cells",
+                              group.environment));
+}
+
 TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan,
                         const TuneOptions& options) {
+  refuse_simulated(plan);
   TunePlan result;
   result.options = options;
   for (const PlannedGroup& group : plan.groups) {

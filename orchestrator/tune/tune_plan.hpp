@@ -61,7 +61,11 @@ std::optional<bool> shares_memory(const Experiment& experiment, const PlannedGro
 bool acts_between_ranks(const std::string& setting, const PlannedGroup& group,
                         std::optional<bool> shared_memory);
 
-/// @throws Error(input) when no cell can be tuned
+/// @throws Error(input) where an environment is simulated, as nothing is measured there that
+/// settings of a job could be chosen by
+void refuse_simulated(const Plan& plan);
+
+/// @throws Error(input) when no cell can be tuned, or one is simulated
 TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan, const TuneOptions& options);
 
 /// An arm's place in a plan: the group that its launch settings make, and its cell there.

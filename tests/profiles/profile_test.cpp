@@ -397,3 +397,18 @@ TEST_CASE("every profile of the tree comes back from what is stored of it") {
   CHECK_THROWS_WITH(profile_from_json(stored.dump()),
                     ContainsSubstring("stored profile: a whole number from 0 to"));
 }
+
+TEST_CASE("a simulated profile has nothing of ranks that the one it extends has", "[A-14]") {
+  std::map<std::string, EnvironmentProfile> known;
+  known["a"].name = "a";
+  known["a"].unprivileged_variant = "b";
+  known["a"].environment["X"] = "1";
+  const auto profile = parse_profile(
+      "name = \"simulated-a\"\nextends = \"a\"\nkind = \"simulated\"\nmachine = \"m\"\n", "p.toml",
+      known);
+  CHECK(profile.unprivileged_variant.empty());
+  CHECK(profile.environment.empty());
+  CHECK_THROWS_WITH(
+      parse_profile("name = \"simulated-a\"\nextends = \"a\"\nmachine = \"m\"\n", "p.toml", known),
+      ContainsSubstring("\"machine\" goes with kind = \"simulated\""));
+}

@@ -101,6 +101,13 @@ std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments
   for (const auto& file : arguments.files)
     chosen.push_back(parse_profile(read_text(file), file, known, &notes));
   print_notes(notes);
+  for (const auto& profile : chosen)
+    if (profile.simulated())
+      throw Error(
+          ErrorKind::input,
+          fmt::format("doctor: {}: simulated ranks have nothing to examine; `dynamiccl run` "
+                      "simulates them",
+                      profile.name));
   return chosen;
 }
 

@@ -10,6 +10,7 @@
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/machine_model.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
@@ -200,6 +201,12 @@ std::vector<CellFigure> fitted_cells(const PredictArguments& arguments, const Sh
     return cell.ranks < 2 || !collective || *collective == Collective::training ||
            cell.size_bytes <= 0 || cell.median_us() <= 0;
   });
+  for (const CellFigure& cell : cells)
+    if (is_simulated(cell.environment))
+      throw Error(ErrorKind::input,
+                  fmt::format("--fit {}: {} was simulated on a machine's file, and a machine is "
+                              "fitted to what was measured: name a run of ranks that ran",
+                              arguments.fit, cell.environment));
   if (cells.empty())
     throw Error(ErrorKind::input,
                 fmt::format("--fit {}: no measured collective of several ranks is left; `dynamiccl "

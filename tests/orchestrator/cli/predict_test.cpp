@@ -97,7 +97,7 @@ TEST_CASE("predict sets what SMPI simulates next to the models", "[A-14]") {
     }
     CHECK(mpich);
   }
-  CHECK(predict({"star-1024", "--operation", "push"}).err.find("is no call of MPI") !=
+  CHECK(predict({"star-1024", "--operation", "push"}).err.find("push is not simulated: of MPI's") !=
         std::string::npos);
   const std::vector<std::string> again{"star-1024", "--ranks", "16"};
   CHECK(predict(again).out == predict(again).out);
@@ -150,6 +150,17 @@ TEST_CASE("a machine's file is made of a stored run, and says how far off it is"
             .find("two sizes or operations") != std::string::npos);
   SQLite::Database(db, SQLite::OPEN_READWRITE).exec("UPDATE plan_group SET ranks = 4294967300");
   CHECK(refused({"--fit", "last"}).find("and a machine has 1048576 at most") != std::string::npos);
+  {
+    Store store(db);
+    const auto plan =
+        testing::make_plan("1e2d3c4b", {"simulated-x"}, {"allreduce"}, {1024, 4096}, 4);
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    testing::store_launch(store, plan, plan.groups[0], 0,
+                          [](const CellInfo&, int, int) { return 10.0; });
+  }
+  CHECK(refused({"--fit", "last"})
+            .find("simulated-x was simulated on a machine's file, and a machine is fitted to what "
+                  "was measured") != std::string::npos);
 }
 
 TEST_CASE("predict lists the calls of a language model's step, and whether it fits",

@@ -6,6 +6,8 @@
 
 #include "containers/command.hpp"
 #include "core/vocabulary/json.hpp"
+#include "orchestrator/launch/smpi.hpp"
+#include "profiles/machine_model_file.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
@@ -98,6 +100,13 @@ TEST_CASE("a simulated environment needs a machine, a name that says so, and no 
       "\"machine\" goes with kind = \"simulated\"");
   has(refused(folder, experiment("\"simulated-star\"", kProfile + "environment.A = \"1\"\n")),
       "sets variables of ranks that run");
+  has(refused(folder, experiment("\"simulated-star\"",
+                                 kProfile + "unprivileged_variant = \"singularity-userns\"\n")),
+      "\"unprivileged_variant\" is for ranks that run");
+  has(refused(folder, experiment("\"simulated-x\"",
+                                 "[profile.simulated-x]\nextends = \"bare-metal\"\nmachine = "
+                                 "\"star-1024\"\n")),
+      "\"machine\" goes with kind = \"simulated\"");
   has(refused(folder, experiment("[\"bare-metal\", \"simulated-star\"]", kProfile)),
       "simulated-star is simulated and bare-metal is measured: give each an experiment of its own");
   has(refused(folder,
@@ -107,6 +116,53 @@ TEST_CASE("a simulated environment needs a machine, a name that says so, and no 
                                  "[profile.simulated-x]\nextends = \"bare-metal\"\nkind = "
                                  "\"simulated\"\nmachine = \"star-1025\"\n")),
       "unknown machine \"star-1025\"");
+}
+
+TEST_CASE("what is simulated is neither tuned nor examined, and its plan starts no rank",
+          "[A-14]") {
+  const testing::Folder folder;
+  const std::string db = folder.path("a.sqlite");
+  const std::string file = folder.file("e.toml", experiment("\"simulated-star\"", kProfile));
+  const std::vector<std::vector<std::string>> ways{
+      {"search", file, "--table", folder.path("t.json")},
+      {"search", file, "--between-runs"},
+      {"sweep", file}};
+  for (auto way : ways) {
+    way.insert(way.begin(), "tune");
+    way.insert(way.end(), {"--db", db});
+    const auto refusal = run(way);
+    INFO(refusal.err);
+    CHECK(refusal.exit_code == 2);
+    CHECK(refusal.err.find("tune: simulated-star is simulated: nothing is measured there") !=
+          std::string::npos);
+  }
+  const auto profile = folder.file("p.toml",
+                                   "name = \"simulated-star\"\nkind = \"simulated\"\n"
+                                   "machine = \"star-1024\"\n");
+  const auto examined = run({"doctor", "--profile", profile, "--db", db});
+  INFO(examined.err);
+  CHECK(examined.exit_code == 2);
+  CHECK(examined.err.find("doctor: simulated-star: simulated ranks have nothing to examine") !=
+        std::string::npos);
+  const auto plan = run({"plan", "-v", file});
+  INFO(plan.out << plan.err);
+  CHECK(plan.out.find("all launches: simulated on this machine by SimGrid's SMPI: no rank runs") !=
+        std::string::npos);
+  CHECK(plan.out.find("launch$ ") == std::string::npos);
+  CHECK(plan.out.find("how ranks wait for a core") == std::string::npos);
+}
+
+TEST_CASE("a simulation's script finds its folder, whatever that is called", "[A-14]") {
+  const testing::Folder folder;
+  const std::string named = folder.path("one's own \"runs\"");
+  std::filesystem::create_directories(named);
+  const auto machine =
+      read_machine_model("star-1024", DYNAMICCL_SOURCE_DIR "/profiles/machines", {});
+  const std::string script = smpi_script(machine, 2, {}, named) + "pwd\n";
+  const auto result = run_command({"sh", "-c", script});
+  INFO(script << result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == named + "\n");
 }
 
 TEST_CASE("without SimGrid every simulated cell is unsupported, with what to install", "[A-14]") {
@@ -142,8 +198,9 @@ TEST_CASE("an experiment on a simulated machine is run, stored and shown as simu
                               "run_cell WHERE unsupported_reason IS NOT NULL GROUP BY 1"))
     reasons[row.at("reason")] = row.at("cells");
   CHECK(reasons["training is not simulated: SMPI simulates calls of MPI alone"] == 2);
-  CHECK(reasons["push is no call of MPI, which SMPI simulates"] == 2);
-  CHECK(reasons["barrier is no call of MPI, which SMPI simulates"] == 2);
+  for (const std::string call : {"push", "barrier"})
+    CHECK(reasons[call + " is not simulated: of MPI's calls allreduce, broadcast, reduce, "
+                         "allgather, reduce_scatter, gather, alltoall are"] == 2);
   CHECK(reasons["SMPI has no counterpart of the algorithm \"tree\" of allreduce"] == 4);
   int gloo = 0;
   for (const auto& [reason, cells] : reasons)
@@ -196,6 +253,8 @@ TEST_CASE("an experiment on a simulated machine is run, stored and shown as simu
   const auto latency = run({"query", "latency", "--run", "last~1", "--db", db});
   CHECK(latency.out.find("simulated-star") != std::string::npos);
   CHECK(latency.err.find("nothing was measured") != std::string::npos);
+  const auto of_all = run({"query", "latency", "--all", "--db", db});
+  CHECK(of_all.err.find("simulated-star: simulated by SimGrid's SMPI") != std::string::npos);
   const auto exported = run({"export", "--measured", "last~1", "--format", "openmpi", "--out",
                              folder.path("out"), "--db", db});
   CHECK(exported.exit_code == 2);
