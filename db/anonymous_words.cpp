@@ -84,6 +84,10 @@ void Anonymizer::look_at_string(const std::string& key, const std::string& text)
   if (users.contains(key) && one_word) hide_user(text);
   if (looks_like_path(text) && text.find(' ') != std::string::npos && !is_of_system(text))
     paths_.insert(text);
+  // A machine's file is named from where an experiment was run; names of our own are no paths.
+  if (key == "machine" && !text.starts_with("/") &&
+      (text.find('/') != std::string::npos || text.ends_with(".toml")))
+    paths_.insert(text);
   // Whose home it is.
   static const std::regex home("/home/([^/\\s\"':;,]+)");
   for (std::sregex_iterator at(text.begin(), text.end(), home), end; at != end; ++at)
@@ -215,7 +219,10 @@ json Anonymizer::replaced(const json& value) {
   }
   if (!value.is_object()) return value;
   json object = json::object();
-  for (const auto& [key, one] : value.items()) object[replaced(key)] = replaced(one);
+  for (const auto& [key, one] : value.items()) {
+    const bool toml = key == "machine_toml" && one.is_string();
+    object[replaced(key)] = replaced(toml ? json(without_comments(one.get<std::string>())) : one);
+  }
   return object;
 }
 

@@ -16,7 +16,8 @@ constexpr const char* kLaunchId = "LAUNCH";
 GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& profile,
                           const LaunchSite& site) {
   GroupCommands commands;
-  if (group.possible_cells() == 0) return commands;
+  // Of simulated ranks there is no launcher's command, but a script that each launch writes.
+  if (group.possible_cells() == 0 || profile.simulated()) return commands;
   const StartRequest request{
       kRunId, group.ranks, {site.run_folder}, site.cluster, {site.worker_folder}};
   try {

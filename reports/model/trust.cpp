@@ -305,7 +305,7 @@ std::vector<std::string> simulated_notes(const Reader& reader, const std::string
   const Table table = reader.query(
       "SELECT DISTINCT p.environment, coalesce(p.profile_json ->> '$.description', '') AS text "
       "FROM profile p JOIN plan_group g ON g.profile_id = p.id JOIN run r ON r.id = g.run_id "
-      "WHERE r.uuid = ?1 ORDER BY 1",
+      "WHERE ?1 IN ('', r.uuid) ORDER BY 1",
       {run_uuid});
   const TableView rows(table);
   for (std::size_t i = 0; i < rows.size(); ++i)

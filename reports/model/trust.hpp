@@ -32,6 +32,7 @@ struct Unverified {
 Unverified unverified_cells(const Reader& reader, const std::string& run_uuid);
 
 /// What the times of simulated environments are, and how far off: a sentence for each.
+/// @param run_uuid "": of all runs
 /// @param environments others are left out
 std::vector<std::string> simulated_notes(const Reader& reader, const std::string& run_uuid,
                                          const std::set<std::string>& environments);

@@ -37,7 +37,8 @@ const std::vector<std::string> kOriginals{
     "hiddenproject",    "carolcomment",
     "dataset secret",   "10.20.30.40",
     "stderrsecret",     "GPU-12345678-1234-1234-1234-123456789abc",
-    "experimentsecret", "oldsecret"};
+    "experimentsecret", "oldsecret",
+    "dansecret",        "evesecret"};
 
 std::string text_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -54,6 +55,9 @@ void make_telling_database(const std::string& path) {
   plan.run.host_json =
       R"({"hostname": "nodesecret17.example.internal", "user": "bobsecret", "cpu": "Xeon",)"
       R"( "gpus": ["GPU-12345678-1234-1234-1234-123456789abc"]})";
+  plan.groups.front().profile_json =
+      R"({"kind": "simulated", "machine": "dansecret/plant.toml",)"
+      R"( "machine_toml": "nodes = 4 # of evesecret\nshape = \"star\"\n"})";
   store.begin_run(plan.run, plan.groups, plan.cells);
   auto start = make_start(plan.groups.front().id, 0);
   start.argv = {"mpirun", "/srv/dataset secret/for alicesecret/run.json"};
@@ -95,6 +99,8 @@ TEST_CASE("nothing that tells a machine or a person is left in a database for sh
   const Reader reader(shared);
   CHECK(reader.query("SELECT 1 FROM run_cell WHERE collective = 'allreduce'").rows.size() == 1);
   CHECK(reader.query("SELECT 1 FROM run WHERE json_extract(host_json, '$.cpu') = 'Xeon'")
+            .rows.size() == 1);
+  CHECK(reader.query("SELECT 1 FROM profile WHERE profile_json LIKE '%nodes = 4%star%'")
             .rows.size() == 1);
   CHECK(reader.query("SELECT 1 FROM experiment WHERE spec_text LIKE '%x # no comment%'")
             .rows.size() == 1);

@@ -159,18 +159,24 @@ void refuse_what_a_list_ignores(const QueryArguments& arguments, bool named) {
 }
 
 /// Under rows of simulated environments: what their times are.
-void tell_simulated(const Reader& reader, const Table& table, const QueryScope& scope) {
+void tell_simulated(const Reader& reader, const Query& query, const Table& table,
+                    const QueryScope& scope) {
   const auto at = std::find(table.columns.begin(), table.columns.end(), "environment");
-  if (at == table.columns.end() || scope.all_runs) return;
+  if (at == table.columns.end()) return;
   std::set<std::string> environments;
   for (const auto& row : table.rows)
     if (const auto* name =
             std::get_if<std::string>(&row[static_cast<std::size_t>(at - table.columns.begin())]))
       environments.insert(*name);
   std::set<std::string> notes;
-  for (const auto& run : scope.runs.empty() ? std::vector<std::string>{"last"} : scope.runs)
-    for (auto& note : simulated_notes(reader, reader.resolve_run(run), environments))
-      notes.insert(std::move(note));
+  std::vector<std::string> runs;
+  for (const auto& run : scope.runs) runs.push_back(reader.resolve_run(run));
+  if (runs.empty())
+    runs.push_back(scope.all_runs || query.every_run || query.of_database != nullptr
+                       ? ""
+                       : reader.resolve_run("last"));
+  for (const auto& run : runs)
+    for (auto& note : simulated_notes(reader, run, environments)) notes.insert(std::move(note));
   for (const auto& note : notes) tell(printable(broken_text(note, stdout_columns())) + "\n");
 }
 
@@ -214,7 +220,7 @@ void answer_query(const QueryArguments& arguments, bool named, bool varies, cons
     if (!shared.quiet) tell_why_empty(why_no_rows(reader, *query, scope), shared);
     return;
   }
-  if (!shared.quiet && query != nullptr) tell_simulated(reader, table, scope);
+  if (!shared.quiet && query != nullptr) tell_simulated(reader, *query, table, scope);
   const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
   if (for_people && query != nullptr && !query->method.empty())
     // A document is the same, however wide the terminal is that it was made on.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/group_commands.hpp"
@@ -112,7 +113,10 @@ std::string time_text(const PlannedGroup& group, const EnvironmentProfile& profi
 }
 
 /// Which machines the ranks run on: nobody should have to guess that it is one.
-std::string place_text(const LaunchSite& site) {
+std::string place_text(const LaunchSite& site, const Plan& plan) {
+  // Of one plan all are, or none.
+  if (!plan.groups.empty() && is_simulated(plan.groups.front().environment))
+    return "simulated on this machine by SimGrid's SMPI: no rank runs";
   if (!site.cluster)
     return "on this machine alone, one host; --hosts or --slurm spread ranks over several";
   const auto& options = site.cluster->options();
@@ -181,7 +185,7 @@ json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite&
   for (const auto& group : plan.groups) groups.push_back(group_json(group, experiment, site));
   return {{"name", experiment.name},
           {"seed", experiment.seed},
-          {"place", place_text(site)},
+          {"place", place_text(site, plan)},
           {"launches", first_launches(experiment.protocol)},
           {"most_launches", most_launches(experiment.protocol)},
           {"cells", plan.cell_count()},
@@ -219,7 +223,8 @@ std::string group_text(const PlannedGroup& group, const Experiment& experiment,
 std::string crowd_text(const Plan& plan, const LaunchSite& site) {
   int most = 0;
   for (const auto& group : plan.groups)
-    if (group.possible_cells() > 0) most = std::max(most, group.ranks);
+    if (group.possible_cells() > 0 && !is_simulated(group.environment))
+      most = std::max(most, group.ranks);
   if (site.cluster || site.cores == 0 || most <= site.cores) return "";
   return fmt::format("{} share {}: how ranks wait for a core is timed, too\n",
                      counted(most, "rank"), counted(site.cores, "core"));
@@ -237,7 +242,7 @@ std::string plan_text(const Experiment& experiment, const Plan& plan, const Laun
                   format_eta(estimated_run(plan, experiment).seconds())),
       width);
   std::string text = summary +
-                     broken_text(fmt::format("all launches: {}\n", place_text(site)), width) +
+                     broken_text(fmt::format("all launches: {}\n", place_text(site, plan)), width) +
                      crowd_text(plan, site);
   for (const auto& group : plan.groups)
     text += "\n" + group_text(group, experiment, site, width, shows_commands);
