@@ -222,7 +222,10 @@ std::string work_part_of(const std::string& cell_knobs) {
   const auto knobs = json_or_discarded(cell_knobs);
   std::string text;
   if (!knobs.is_object()) return text;
-  for (const auto name : kWorkSettings)
+  // Calls of a language model's step say which of its calls they are.
+  std::vector<std::string_view> names(kWorkSettings.begin(), kWorkSettings.end());
+  names.insert(names.end(), {"step", "step_calls"});
+  for (const auto name : names)
     if (const auto found = knobs.find(name); found != knobs.end())
       text += fmt::format("{}={};", name,
                           found->is_string() ? found->get<std::string>() : found->dump());

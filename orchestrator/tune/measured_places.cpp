@@ -11,6 +11,7 @@
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/wire/work_settings.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/agents/kernel_means.hpp"
 
@@ -85,10 +86,10 @@ std::vector<PlacedCell> stored_places(const Reader& reader) {
   for (std::size_t row = 0; row < view.size(); ++row) {
     const auto text = [&](const char* column) { return view.text(row, column); };
     if (is_simulated(text("environment"))) continue;
-    StoredCell& cell =
-        cells[fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", text("run_row"), text("environment"),
-                          text("backend"), text("architecture"), text("collective"),
-                          text("size_bytes"), text("datatype"), text("in_place"), text("ranks"))];
+    StoredCell& cell = cells[fmt::format(
+        "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", text("run_row"), text("environment"), text("backend"),
+        text("architecture"), text("collective"), text("size_bytes"), text("datatype"),
+        text("in_place"), text("ranks"), work_part_of(text("cell_knobs")))];
     cell.placed.place = "this database: " + text("environment");
     cell.placed.shared_memory = text("shared") != "0";  // "": not known
     cell.placed.key = {

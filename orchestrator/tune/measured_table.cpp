@@ -69,6 +69,8 @@ void collect(const Reader& reader, const std::string& run, Backend backend, Coll
              setting->name.starts_with("DYNAMICCL_");
     });
     seen.setting.call_knobs = parsed_json(text(row[8]));
+    // Of a language model's step: which call it is, and no setting.
+    for (const char* name : {"step", "step_calls"}) seen.setting.call_knobs.erase(name);
     seen.median_us = number(row[11]);
     ++into.regimes[text(row[0])][text(row[9])];
     into.names[text(row[9])] = text(row[10]);

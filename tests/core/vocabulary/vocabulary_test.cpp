@@ -102,3 +102,12 @@ TEST_CASE("the bus bandwidth of an all-to-all is that of its parts") {
   CHECK(factor(Collective::allgatherv, R"({"parts":"1:0:0:0"})") == Catch::Approx(0.75));
   CHECK(factor(Collective::alltoallv, R"({"parts":"nonsense"})") == Catch::Approx(0.9));
 }
+
+TEST_CASE("of a cell's settings those are kept that make it other work", "[A-44]") {
+  CHECK(work_part_of("{}").empty());
+  CHECK(work_part_of(R"({"segment":"8192"})").empty());
+  CHECK(work_part_of(R"({"op":"max","segment":"8192"})") == "op=max;");
+  // Calls of one step that are alike in all else are no choice of each other.
+  CHECK(work_part_of(R"({"step":"llama-7b: forward, weights","step_calls":"32"})") !=
+        work_part_of(R"({"step":"llama-7b: backward, weights","step_calls":"32"})"));
+}

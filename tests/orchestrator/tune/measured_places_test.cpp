@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "orchestrator/experiment/tune_reader.hpp"
+#include "orchestrator/tune/measured_table.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
@@ -16,15 +17,18 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
+constexpr const char* kCallOfStep = R"({"step": "llama-7b: forward, weights", "step_calls": "32"})";
+
 /// A database whose cell of 1 KiB has a default, an algorithm and a setting of calls.
 std::vector<PlacedCell> measured_cells(const testing::ScratchFolder& folder) {
   const std::string path = folder.file("runs.sqlite");
-  auto stored = testing::make_plan("ran", {"bare-metal"}, {"allreduce"}, {1, 2, 3, 4});
+  auto stored = testing::make_plan("ran", {"bare-metal"}, {"allreduce"}, {1, 2, 3, 4, 5});
   const std::vector<std::tuple<std::string, std::string, double>> cells{
       {"library", "{}", 100},
       {"ring", "{}", 50},
       {"library", R"({"segment_bytes": "8192"})", 200},
-      {"library", "{}", 7}};
+      {"library", "{}", 7},
+      {"library", kCallOfStep, 9}};  // other work, which is no setting
   std::map<std::string, double> us;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     auto& cell = stored.cells[i];
@@ -50,6 +54,26 @@ TEST_CASE("what a database measured of several settings is a place to start from
   REQUIRE(cells[0].log_ratio.size() == 2);
   CHECK(cells[0].log_ratio.at("ring") == Approx(std::log(0.5)));
   CHECK(cells[0].log_ratio.at("library segment_bytes=8192") == Approx(std::log(2.0)));
+}
+
+TEST_CASE("which call of a step was measured is no setting of a table", "[A-44]") {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.file("step.sqlite");
+  auto stored = testing::make_plan("ran", {"bare-metal"}, {"allreduce"}, {1024, 1025});
+  for (auto& cell : stored.cells) cell.knobs_json = kCallOfStep;
+  stored.cells[1].size_bytes = 1024;
+  stored.cells[1].algorithm = "ring";
+  {
+    Store store(path);
+    store.begin_run(stored.run, stored.groups, stored.cells);
+    for (int block = 0; block < 3; ++block)
+      testing::store_launch(
+          store, stored, stored.groups[0], block,
+          [](const CellInfo& cell, int, int) { return cell.algorithm == "ring" ? 50.0 : 100.0; });
+  }
+  const auto table = measured_table(Reader(path), {"ran"}, Backend::openmpi, {});
+  REQUIRE(!table.entries.empty());
+  for (const auto& entry : table.entries) CHECK(entry.setting.call_knobs.empty());
 }
 
 TEST_CASE("a plan starts from other places, says from which, and how far they were right") {
