@@ -58,7 +58,7 @@ constexpr const char* kHelp =
     "  --report FOLDER  curves.csv (learning curves), held_out.csv (comparison with the other\n"
     "                   agents on places that never trained), ablation.csv (the kept policy\n"
     "                   without each feature of the state), and seed-N.policy of every seed,\n"
-    "                   written every 5 updates of its training\n"
+    "                   written every 5 updates of its training and after the last\n"
     "  --seeds N        independent trainings (5)\n"
     "  --updates N      PPO updates per stage (40)\n"
     "  --jobs N         searches of an update (48)\n"
@@ -139,7 +139,9 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed,
   FastRandom worlds(static_cast<std::uint64_t>(seed) * 7919);
   std::int64_t steps = 0;
   double regret = 0;
-  for (int update = 1; update <= 3 * options.updates; ++update) {
+  int summed = 0;  // updates since the last row
+  const int last = 3 * options.updates;
+  for (int update = 1; update <= last; ++update) {
     const int stage = 1 + (update - 1) / options.updates;
     std::vector<SimPlace> places;
     for (int job = 0; job < options.jobs; ++job)
@@ -149,8 +151,11 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed,
     trained.policy.weights = trainer.weights();
     for (const Episode& episode : rollout.episodes)
       steps += static_cast<std::int64_t>(episode.size());
-    regret += rollout.final_regret / kWatchEvery;
-    if (update % kWatchEvery != 0) continue;
+    regret += rollout.final_regret;
+    ++summed;
+    // What is kept last is the policy that is judged.
+    if (update % kWatchEvery != 0 && update != last) continue;
+    regret /= summed;
     const ContextEffect context = context_effect(trained.policy, watched, options.threads());
     trained.curve.push_back({{"seed", seed},
                              {"stage", stage},
@@ -164,6 +169,7 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed,
     fmt::print(stderr, "seed {}, update {}: regret at the end of searches {:.4f}\n", seed, update,
                regret);
     regret = 0;
+    summed = 0;
     trained.policy.provenance["steps"] = steps;
     keep(trained.policy);
   }

@@ -20,6 +20,7 @@
 #include "core/vocabulary/result_place.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/facts.hpp"
+#include "tuner/agents/agent.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/online/job_leader.hpp"
 
@@ -41,8 +42,9 @@ constexpr const char* kUsage =
     "usage: dynamiccl-leader FOLDER [options]\n"
     "FOLDER is what the ranks have as DYNAMICCL_TUNER_FOLDER, on this host\n"
     "  --agent NAME      who chooses: means (default), bandit, ppo, coordinate-descent, ...\n"
-    "  --policy FILE     trained policy of ppo (the one that comes along)\n"
-    "  --parallelism X   how the job is spread over its ranks, for ppo: dp, tp, pp, 3d, ...\n"
+    "  --policy FILE     trained policy, with --agent ppo (the one that comes along)\n"
+    "  --parallelism X   how the job is spread over its ranks, for ppo and the decisions: dp, tp, "
+    "pp, 3d, ...\n"
     "  --calls N         calls of a size after which a setting neither slower nor faster is left "
     "(20)\n"
     "  --learn-cost N    percent of the job's time so far, of 1,000 steps at least, that settings\n"
@@ -80,6 +82,14 @@ std::shared_ptr<const GlooTimes> read_floor(const std::string& path) {
                     ": no row of it says what Gloo took; `dynamiccl tune FILE` writes such rows "
                     "where FILE lists gloo");
   return std::make_shared<const GlooTimes>(std::move(times));
+}
+
+/// --policy where who chooses reads none.
+void require_that_policy_acts(const JobLeaderOptions& leader) {
+  if (leader.agent_options.policy_path.empty() || reads_policy(leader.agent)) return;
+  throw Error(ErrorKind::input, "--policy does nothing here: ppo reads a policy, and " +
+                                    leader.agent +
+                                    " chooses; add --agent ppo, or leave --policy out");
 }
 
 Arguments parse(int argc, char** argv) {
@@ -122,6 +132,7 @@ Arguments parse(int argc, char** argv) {
       throw Error(ErrorKind::input, "\"" + word + "\" is not understood\n" + kUsage);
   }
   if (arguments.folder.empty()) throw Error(ErrorKind::input, kUsage);
+  require_that_policy_acts(arguments.leader);
   if (!std::filesystem::is_directory(arguments.folder))
     throw Error(ErrorKind::input, arguments.folder +
                                       ": there is no such folder; make it, and give "

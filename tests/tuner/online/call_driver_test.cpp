@@ -371,6 +371,26 @@ TEST_CASE("dynamiccl-leader refuses numbers that bound nothing", "[E-116]") {
   }
 }
 
+TEST_CASE("dynamiccl-leader refuses a policy that nobody would read", "[E-116]") {
+  const Job job;
+  // Without --agent means choose, which read none.
+  for (const char* agent : {"", "--agent bandit "}) {
+    INFO(agent);
+    const std::string said = job.folder + "/said";
+    const std::string leader = "timeout 10 " DYNAMICCL_LEADER " " + job.folder + " " + agent +
+                               "--policy /nowhere/any.policy 2>" + said;
+    const int status = std::system(leader.c_str());
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 2);
+    std::stringstream text;
+    text << std::ifstream(said).rdbuf();
+    INFO(text.str());
+    CHECK(text.str().find("--policy does nothing here: ppo reads a policy, and " +
+                          std::string(*agent == '\0' ? "means" : "bandit") + " chooses") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("dynamiccl-leader ends when its folder is removed before any rank came", "[E-116]") {
   const Job job;
   const std::string folder = job.folder + "/ranks";
