@@ -25,8 +25,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StuckSocket, peer, connecting, q
                                                 retransmits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LoadedLibrary, name, path, build_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndedProcess, pid, program, exit_code, signal)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveRank, rank, pid, program, nice, on_gpu,
-                                                stack_problem, looks, sockets, libraries)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveRank, rank, pid, program, identity, nice,
+                                                on_gpu, stack_problem, looks, sockets, libraries)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveJob, world, seconds, ranks, ended, gone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRemark, id, says, fix)
 
@@ -58,22 +58,6 @@ std::vector<std::string> command_for(const std::vector<std::string>& words) {
   return command;
 }
 
-/// @returns why nothing is known of the host; "" = it is
-std::string take_answer(const std::string& host, const NodeResult& result,
-                        std::vector<JobLook>& looks) {
-  const bool looked = result.exit_code == 0 || result.exit_code == 4 || result.exit_code == 5;
-  if (looked && !result.timed_out) {
-    looks.push_back(look_of_host(host, result.out));
-    return "";
-  }
-  const auto lines = split(std::string(trim(result.err)), '\n');
-  const auto why =
-      result.timed_out
-          ? fmt::format("no answer within {} s", kTimeout.count())
-          : (lines.back().empty() ? fmt::format("code {}", result.exit_code) : lines.back());
-  return fmt::format("{} was not looked at: {}", host, why);
-}
-
 }  // namespace
 
 nlohmann::json looks_json(const LiveJob& job) {
@@ -99,13 +83,59 @@ JobLook look_of_host(const std::string& host, const std::string& said) {
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::data,
                 fmt::format("doctor: --hosts: {} says what is no look at a job ({}): is it another "
-                            "version of this program?",
+                            "version of this program, or does its shell print words of its own?",
                             host, error.what()));
   }
   for (auto& rank : look.job.ranks) rank.host = host;
   for (auto& remark : look.remarks) remark.says = host + ": " + remark.says;
   return look;
 }
+
+std::string take_answer(const std::string& host, const NodeResult& result,
+                        std::vector<JobLook>& looks) {
+  const bool looked = result.exit_code == 0 || result.exit_code == 4 || result.exit_code == 5;
+  if (looked && !result.timed_out) {
+    try {
+      looks.push_back(look_of_host(host, result.out));
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  const auto lines = split(std::string(trim(result.err)), '\n');
+  const auto why =
+      result.timed_out
+          ? fmt::format("no answer within {} s", kTimeout.count())
+          : (lines.back().empty() ? fmt::format("code {}", result.exit_code) : lines.back());
+  return fmt::format("{} was not looked at: {}", host, why);
+}
+
+namespace {
+
+/// Hosts that are one machine see the same processes: each rank is left once.
+/// @param ranks by rank
+/// @returns which rank two processes are
+std::vector<std::string> leave_each_once(std::vector<LiveRank>& ranks) {
+  std::vector<std::string> problems;
+  std::vector<LiveRank> left;
+  for (auto& rank : ranks) {
+    const auto same = [&](const LiveRank& one) {
+      const bool unknown = one.identity.empty() || rank.identity.empty();
+      return one.rank == rank.rank &&
+             (unknown ? one.pid == rank.pid : one.identity == rank.identity);
+    };
+    if (std::any_of(left.begin(), left.end(), same)) continue;
+    if (!left.empty() && left.back().rank == rank.rank)
+      problems.push_back(
+          fmt::format("rank {} is process {} on {} and {} on {}: are these two jobs?", rank.rank,
+                      left.back().pid, left.back().host, rank.pid, rank.host));
+    left.push_back(std::move(rank));
+  }
+  ranks = std::move(left);
+  return problems;
+}
+
+}  // namespace
 
 JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& problems) {
   JobLook all;
@@ -130,13 +160,10 @@ JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& 
   std::stable_sort(ranks.begin(), ranks.end(), [](const LiveRank& one, const LiveRank& other) {
     return one.rank < other.rank;
   });
-  // Hosts that are one machine see the same processes.
-  const auto same = [](const LiveRank& one, const LiveRank& other) {
-    return one.rank == other.rank;
-  };
-  ranks.erase(std::unique(ranks.begin(), ranks.end(), same), ranks.end());
+  const auto doubled = leave_each_once(ranks);
   std::sort(all.job.gone.begin(), all.job.gone.end());
   all.verdict = verdict(all.job);
+  all.verdict.evidence.insert(all.verdict.evidence.end(), doubled.begin(), doubled.end());
   all.verdict.evidence.insert(all.verdict.evidence.end(), problems.begin(), problems.end());
   return all;
 }

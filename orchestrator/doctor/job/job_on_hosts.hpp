@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_options.hpp"
+#include "containers/cluster/node_report.hpp"
 #include "core/vocabulary/json.hpp"
 #include "orchestrator/doctor/job/look_at_job.hpp"
 
@@ -16,7 +17,13 @@ nlohmann::json looks_json(const LiveJob& job);
 /// @throws Error(data) where it is not that
 JobLook look_of_host(const std::string& host, const std::string& said);
 
-/// The ranks of all hosts as one job, judged anew; what was not seen of a host is said as evidence.
+/// Adds the look that a host's answer holds.
+/// @returns why nothing is known of the host; "" = it is
+std::string take_answer(const std::string& host, const NodeResult& result,
+                        std::vector<JobLook>& looks);
+
+/// The ranks of all hosts as one job, judged anew; what was not seen of a host is said as evidence,
+/// and so is a rank that two processes are.
 /// Looks end where the first host's do.
 JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& problems);
 

@@ -71,6 +71,8 @@ struct LiveRank {
   pid_t pid = 0;
   std::string host;  ///< where the process id is its own; "" = this machine
   std::string program;
+  /// Equal in all looks at this process, from whatever PID namespace; "" = unknown.
+  std::string identity;
   int nice = 0;
   pid_t inner_pid = 0;        ///< its number in its own PID namespace
   bool on_gpu = false;        ///< it has CUDA or a library of collectives on GPUs loaded

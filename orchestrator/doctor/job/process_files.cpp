@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "core/vocabulary/file_text.hpp"
+#include "core/vocabulary/pid_namespace.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/elf.hpp"
 
@@ -302,9 +303,17 @@ pid_t pid_inside(pid_t pid) {
   return pid;
 }
 
+std::string process_identity(pid_t pid) {
+  const auto ticks = start_ticks_of(std::to_string(pid));
+  if (!ticks) return "";
+  return fmt::format("{} {} {}", trim(file_text("/proc/sys/kernel/random/boot_id")), *ticks,
+                     pid_inside(pid));
+}
+
 void read_surroundings(LiveRank& rank) {
   rank.libraries = loaded_libraries(rank.pid);
   rank.inner_pid = pid_inside(rank.pid);
+  rank.identity = process_identity(rank.pid);
   for (const auto& library : rank.libraries)
     for (const char* name : {"CUDA", "NCCL", "RCCL"})
       rank.on_gpu = rank.on_gpu || library.name == name;

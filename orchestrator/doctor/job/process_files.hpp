@@ -41,6 +41,10 @@ std::vector<StuckSocket> stuck_sockets(pid_t pid);
 /// The number that a process has in its own PID namespace.
 pid_t pid_inside(pid_t pid);
 
+/// Equal in every look at this process, from whatever PID namespace: the machine's boot, when the
+/// process began, its innermost number. "" where it is over.
+std::string process_identity(pid_t pid);
+
 /// Fills what does not change while one looks: libraries, namespaces, limits, /dev/shm, settings.
 void read_surroundings(LiveRank& rank);
 

@@ -479,3 +479,41 @@ TEST_CASE("looks of hosts that ended at unlike times are cut to the shortest, on
   CHECK_THROWS_AS(look_of_host("c", "{\"state\": \"hung\"}"), Error);
   CHECK_THROWS_AS(look_of_host("c", "bash: dynamiccl: not found"), Error);
 }
+
+TEST_CASE("a host whose answer is no look is a problem of this host alone") {
+  const LiveJob job = job_of({rank_of(0, [](int i) { return in_call("MPI_Allreduce", i); })});
+  std::vector<JobLook> looks;
+  NodeResult answer;
+  answer.exit_code = 0;
+  answer.out = printed(job);
+  CHECK(take_answer("a", answer, looks).empty());
+  answer.out = "Welcome to b\n" + answer.out;
+  const std::string why = take_answer("b", answer, looks);
+  CHECK(why.find("b says what is no look at a job") != std::string::npos);
+  CHECK(why.find("print words of its own?") != std::string::npos);
+  answer.exit_code = 1;
+  answer.err = "first\nno route\n";
+  CHECK(take_answer("c", answer, looks) == "c was not looked at: no route");
+  REQUIRE(looks.size() == 1);
+  CHECK(looks.front().job.ranks.front().host == "a");
+}
+
+TEST_CASE("one rank that is two processes is said, the same process seen twice is one") {
+  const auto runs = [](int i) { return in_call("MPI_Allreduce", i); };
+  LiveJob one = job_of({rank_of(0, runs), rank_of(1, runs)});
+  one.ranks[0].identity = "boot 10 1";
+  one.ranks[1].identity = "boot 11 2";
+  LiveJob other = one;
+  // The same two in another PID namespace.
+  for (auto& rank : other.ranks) rank.pid += 5000;
+  const auto joined = [&] {
+    return joined_look({look_of_host("a", printed(one)), look_of_host("b", printed(other))}, {});
+  };
+  CHECK(joined().job.ranks.size() == 2);
+  CHECK(joined().verdict.evidence == verdict(joined().job).evidence);
+  other.ranks[1].identity = "another 11 2";
+  const auto all = joined();
+  REQUIRE(all.job.ranks.size() == 3);
+  CHECK(all.verdict.evidence.back() ==
+        "rank 1 is process 101 on a and 5101 on b: are these two jobs?");
+}

@@ -131,6 +131,8 @@ TEST_CASE("surroundings of a process are read: /dev/shm, limits, its user namesp
     return rank.only_core == "0";
   }));
   CHECK(rank.user_namespace.starts_with("user:["));
+  CHECK(rank.identity == process_identity(sleeper.pid()));
+  CHECK(rank.identity != process_identity(getpid()));
   CHECK(rank.ipc_namespace.starts_with("ipc:["));
   CHECK(rank.shm_bytes > 0);
   CHECK(rank.memlock_bytes == 65536);
