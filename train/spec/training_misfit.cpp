@@ -31,6 +31,11 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
         "{} on GPUs over {} (partial): the tensor library's fused update has one rate; take a "
         "library of the host",
         spec.lars > 0 ? "lars" : "rate_warmup", name_of(backend));
+  if (spec.servers > 1 && is_asynchronous(spec.synchronisation))
+    return fmt::format(
+        "synchronisation = \"{}\" with {} servers on GPUs over {} (partial): it was tried in host "
+        "memory alone; take servers = 1, or a library of the host",
+        name_of(spec.synchronisation), spec.servers, name_of(backend));
   const CodecRow& codec = codec_row(spec.compression);
   if (codec.codec == Codec::none) return "";
   const auto refusal = [&](const char* why) {

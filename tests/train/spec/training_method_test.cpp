@@ -91,6 +91,18 @@ TEST_CASE("what cannot be had on GPUs is refused by name, with the reason", "[d-
     spec.synchronisation = each.value;
     CHECK(gpu_misfit(spec, Backend::nccl).empty());
   }
+  // Servers that share weights were tried in host memory alone.
+  spec.method = TrainingMethod::bsp_ps;
+  spec.synchronisation = Synchronisation::asp;
+  CHECK(gpu_misfit(spec, Backend::nccl).empty());
+  spec.servers = 2;
+  for (const Backend backend : {Backend::nccl, Backend::cuda_aware_mpi})
+    CHECK_THAT(gpu_misfit(spec, backend),
+               ContainsSubstring("\"asp\" with 2 servers on GPUs over") &&
+                   ContainsSubstring("(partial)") && ContainsSubstring("take servers = 1"));
+  CHECK(gpu_misfit(spec, Backend::gloo).empty());
+  spec.synchronisation = Synchronisation::bsp;
+  CHECK(gpu_misfit(spec, Backend::nccl).empty());
 }
 
 TEST_CASE("a library's engine runs over the backend that it brings along") {
