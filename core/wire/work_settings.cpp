@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -51,24 +52,41 @@ int skew_of(const WorkSettings& settings, int ranks) { return settings.skew.valu
 /// Where large parts start, as nccl-tests' do: 16 bytes of the smallest type. NCCL took 1.4 to 2.2
 /// times as long on H200s for parts that started elsewhere (reports/measured/h200x2-2026-11).
 constexpr std::uint64_t kAlignedElements = 16;
-/// Below it the rounding would show in the shares, and where a part starts does not in its time.
+/// Where parts are smaller on average the rounding would show in the shares, and where a part
+/// starts does not in its time.
 constexpr std::uint64_t kLargePart = 64 * kAlignedElements;
 
+/// Every part but one of less than kAlignedElements is a multiple of them where the parts are
+/// large, so that the next one is where it should be. Of the rest what would shift others is left
+/// out, see end_with_rest().
 std::vector<std::uint64_t> divided(std::uint64_t elements,
                                    const std::vector<std::uint64_t>& shares) {
   std::uint64_t all = 0;
   for (const auto share : shares) all += share;
   std::vector<std::uint64_t> parts;
+  const std::uint64_t unit = elements / shares.size() >= kLargePart ? kAlignedElements : 1;
   std::uint64_t left = elements;
   std::size_t last = 0;
   for (const auto share : shares) {
     // By quotient and rest: the product might not fit 64 bits.
     parts.push_back(elements / all * share + elements % all * share / all);
-    if (parts.back() >= kLargePart) parts.back() -= parts.back() % kAlignedElements;
+    if (parts.back() >= unit) parts.back() -= parts.back() % unit;
     left -= parts.back();
     if (share > 0) last = parts.size() - 1;
   }
-  parts[last] += left;
+  parts[last] += left - left % unit;
+  return parts;
+}
+
+/// Behind the part that ends last the rest shifts nothing.
+std::vector<std::uint64_t> end_with_rest(std::vector<std::uint64_t> parts, std::uint64_t elements) {
+  std::size_t last = 0;
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    sum += parts[i];
+    if (parts[i] > 0) last = i;
+  }
+  parts[last] += elements - sum;
   return parts;
 }
 
@@ -176,13 +194,14 @@ std::string work_settings_misfit(const WorkCell& cell, Architecture architecture
 std::vector<std::uint64_t> uneven_parts(const WorkSettings& settings, Collective collective,
                                         std::uint64_t elements, int ranks, int rank) {
   if (!settings.parts.empty())
-    return divided(elements, settings.parts.size() == 1
-                                 ? settings.parts.front()
-                                 : settings.parts.at(static_cast<std::size_t>(rank)));
+    return end_with_rest(divided(elements, settings.parts.size() == 1
+                                               ? settings.parts.front()
+                                               : settings.parts.at(static_cast<std::size_t>(rank))),
+                         elements);
   auto parts = divided(elements, rising_shares(skew_of(settings, ranks), ranks));
   if (collective == Collective::alltoallv)
     std::rotate(parts.begin(), parts.end() - rank, parts.end());
-  return parts;
+  return end_with_rest(std::move(parts), elements);
 }
 
 std::uint64_t least_elements(const WorkSettings& settings, int ranks) {

@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "core/statistics/statistics.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// What moves no gradients: ranks agreeing on an order, a server's part of a worker that is one.
+constexpr const char* kNoCalls[] = {"agree", "serve", "encode", "decode"};
+
+/// Not what moves no gradients: ranks agreeing on an order, a server's part of a worker that is
+/// one, and a codec's work in a GPU's queue.
 bool is_call(const Span& span) {
-  return std::strcmp(span.what, "agree") != 0 && std::strcmp(span.what, "serve") != 0;
+  return std::none_of(std::begin(kNoCalls), std::end(kNoCalls),
+                      [&](const char* name) { return std::strcmp(span.what, name) == 0; });
 }
 
 std::optional<double> burstiness_of(const std::vector<double>& gaps) {

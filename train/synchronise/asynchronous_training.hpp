@@ -28,9 +28,10 @@ class AsynchronousTraining {
   std::vector<UpdateRound> run(int rounds, double epoch_us);
   /// What this worker's steps of the last phase took, the typical one; zeros on the server.
   [[nodiscard]] const StepTimes& typical_step() const { return typical_; }
-  /// The calls of each of these steps; none on the server.
-  [[nodiscard]] std::vector<StepCalls> calls() const {
-    return steps_ ? steps_->calls() : std::vector<StepCalls>();
+  /// The calls of each of these steps, see UpdateWorker::calls(); none on the server.
+  [[nodiscard]] const std::vector<StepCalls>& calls() const {
+    static const std::vector<StepCalls> none;
+    return steps_ ? steps_->calls() : none;
   }
   [[nodiscard]] std::uint64_t sent_bytes() const;
   /// Gradients and answers that this rank holds beyond weights, momentum and one gradient.

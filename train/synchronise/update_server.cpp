@@ -313,7 +313,7 @@ std::pair<const void*, std::size_t> UpdateWorker::message() {
 
 double UpdateWorker::note(const char* what, double start_us, std::size_t bytes) {
   const double end_us = now_us();
-  calls_.back().spans.push_back({what, 0, start_us, end_us, 0, bytes});
+  noted_.spans.push_back({what, 0, start_us, end_us, 0, bytes});
   return end_us;
 }
 
@@ -329,8 +329,8 @@ void UpdateWorker::receive(int server, std::vector<std::pair<Request, int>>& ope
 
 /// The gradient against the servers' weights.
 void UpdateWorker::ask_servers() {
-  const double start_us = now_us();
   const auto [pushed_data, pushed_bytes] = message();
+  const double start_us = now_us();
   push_.bytes = pushed_bytes;
   sent_bytes_ += pushed_bytes;
   const int servers = static_cast<int>(shards_.size());
@@ -369,7 +369,7 @@ std::vector<StepTimes> UpdateWorker::work() {
   while (answer.goes_on != 0) {
     stand_at_next(Standpoint::step);
     StepTimes step = worker_.step_by_itself(false);
-    calls_.push_back({step.start_us, {}});
+    noted_ = {step.start_us, {}};
     const double start_us = now_us();
     stand_at(Standpoint::exchange);
     buffers_.fetch();
@@ -377,8 +377,8 @@ std::vector<StepTimes> UpdateWorker::work() {
     if (group_) {
       step.loss = group_->mean(step.loss);
       const double sum_us = now_us();
-      group_->sum();
-      note("reduce", sum_us, count_ * sizeof(float));
+      const std::size_t bytes = group_->sum();
+      note("reduce", sum_us, bytes);
     }
     push_ = {number_, clock_++, answer.version, static_cast<float>(step.loss), 0};
     if (!group_ || group_->leads()) ask_servers();
@@ -396,6 +396,7 @@ std::vector<StepTimes> UpdateWorker::work() {
     step.update_us = now_us() - there_us;
     step.total_us = now_us() - step.start_us;
     steps.push_back(step);
+    if (calls_.size() < kMostSteps) calls_.push_back(std::move(noted_));
   }
   return steps;
 }

@@ -140,7 +140,9 @@ class UpdateWorker {
   void start();
   /// Steps until the server ends the phase. @returns their times
   std::vector<StepTimes> work();
-  /// Its calls in each step of the last phase.
+  /// Of so many steps of a phase the calls are kept.
+  static constexpr std::size_t kMostSteps = 10'000;
+  /// Its calls in each of the first steps of the last phase.
   [[nodiscard]] const std::vector<StepCalls>& calls() const { return calls_; }
   [[nodiscard]] std::uint64_t sent_bytes() const {
     return sent_bytes_ + (group_ ? group_->sent_bytes() : 0);
@@ -180,6 +182,7 @@ class UpdateWorker {
   std::uint32_t clock_ = 0;
   std::uint64_t sent_bytes_ = 0;
   std::vector<StepCalls> calls_;
+  StepCalls noted_;  ///< of the step that goes on
 };
 
 }  // namespace dynamiccl

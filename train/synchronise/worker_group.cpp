@@ -49,7 +49,7 @@ WorkerGroup::WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, in
 
 /// Frames of one size go from each to each and are added in rank order, so that all have the same
 /// bits.
-void WorkerGroup::sum_encoded() {
+std::size_t WorkerGroup::sum_encoded() {
   codec_->begin_step();
   const auto own = static_cast<std::size_t>(group_.rank());
   const std::size_t bytes = codec_->encode_all(gradients_, frames_[own]);
@@ -66,11 +66,13 @@ void WorkerGroup::sum_encoded() {
   for (const Request request : requests) group_.wait(request);
   std::fill_n(gradients_, plan_.elements(), 0.0F);
   for (const auto& frames : frames_) decoder_->add_all(step, frames.data(), bytes, gradients_);
+  return bytes;
 }
 
-void WorkerGroup::sum() {
+std::size_t WorkerGroup::sum() {
   if (codec_) return sum_encoded();
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) ring_->all_reduce(piece);
+  return plan_.elements() * sizeof(float);
 }
 
 double WorkerGroup::mean(double loss) { return sum_over_ranks(group_, {loss})[0] / group_.size(); }

@@ -33,7 +33,8 @@ class WorkerGroup {
   }
   [[nodiscard]] bool leads() const { return group_.rank() == 0; }
   /// Gradients become the group's sum, the same bits on each.
-  void sum();
+  /// @returns bytes of what a member gives to it: plain gradients, or its encoded message
+  std::size_t sum();
   /// Of the group's losses.
   double mean(double loss);
   /// The first one's bytes come to the others.
@@ -54,7 +55,7 @@ class WorkerGroup {
   }
 
  private:
-  void sum_encoded();
+  std::size_t sum_encoded();
 
   ExchangePlan plan_;
   GroupMessages group_;

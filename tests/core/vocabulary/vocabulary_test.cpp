@@ -89,6 +89,29 @@ TEST_CASE("parts that differ are those of a skew or a list, and hold everything"
   CHECK(least_elements(work_settings_of({{"parts", "1:99"}}), 2) == 1);
 }
 
+TEST_CASE("all large parts start where they should, and hold everything", "[C-23]") {
+  const auto settings = work_settings_of({{"skew", "1000"}});
+  for (const std::uint64_t elements : {262144U, 262147U, 1048577U})
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto parts = uneven_parts(settings, Collective::alltoallv, elements, 4, rank);
+      std::uint64_t at = 0;
+      for (const auto part : parts) {
+        CHECK(at % 16 == 0);
+        CHECK(part > 0);
+        at += part;
+      }
+      CHECK(at == elements);
+    }
+  using Parts = std::vector<std::uint64_t>;
+  // What is left of a part that is no multiple ends the buffer; whole sixteens stay with the last
+  // share, so that each rank receives as much as it sends.
+  CHECK(uneven_parts(settings, Collective::alltoallv, 262147, 2, 0) == Parts{256, 261891});
+  CHECK(uneven_parts(settings, Collective::alltoallv, 262147, 2, 1) == Parts{261888, 259});
+  // A part that would be empty stays as it is.
+  CHECK(uneven_parts(work_settings_of({{"parts", "1:100000"}}), Collective::allgatherv, 262144, 2,
+                     0) == Parts{2, 262142});
+}
+
 TEST_CASE("the bus bandwidth of an all-to-all is that of its parts") {
   const auto factor = [](Collective collective, const char* knobs) {
     return bus_factor_of(collective, 4, knobs);

@@ -66,6 +66,19 @@ TEST_CASE("steps that do not follow each other have no gap between them, and byt
   CHECK(said["each"][3] == nlohmann::json{1, 2, 0, 200.0, 200.0, 8192});
 }
 
+TEST_CASE("what a codec does between the calls of a step is no call", "[A-17][D-39]") {
+  CallTimes times;
+  times.add(1000, {{"encode", 0, 1000, 1050},
+                   {"all-gather", 0, 1100, 1200},
+                   {"decode", 0, 1200, 1290},
+                   {"all-gather", 1, 1400, 1500}});
+  REQUIRE(times.steps().size() == 1);
+  CHECK(times.steps()[0].calls == 2);
+  CHECK(times.steps()[0].calls_us == 200);
+  CHECK(times.steps()[0].median_gap_us == 300);
+  CHECK(times.as_json()["kinds"] == nlohmann::json{"all-gather"});
+}
+
 TEST_CASE("of very many calls the first are kept, of all steps the sums", "[A-17]") {
   CallTimes times;
   for (std::size_t step = 0; step < CallTimes::kMostCalls / 2 + 5; ++step)
