@@ -275,8 +275,10 @@ def tell(arguments, counts, seed, kind, row, faulty, part, said, seconds, eviden
 
 
 def step_ms(lines, begin, end):
-    """Mean of the steps whose ends were printed between the two times."""
+    """Mean of the steps whose ends were printed between the two times; None where there are fewer than two."""
     inside = [(int(step), float(at)) for step, at in lines if begin <= float(at) <= end]
+    if not inside or inside[-1][0] == inside[0][0]:
+        return None
     return 1000 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
 
@@ -298,24 +300,31 @@ def cost(arguments, begun):
         lines = [line.split()[::2] for line in job.text().splitlines() if re.fullmatch(r"\d+ \S+ [\d.]+", line)]
     finally:
         job.end()
-    ratios = []
+    ratios, failed = [], 0
     for pair in range(len(stretches) // 2):
         looked, alone = sorted((one for one in stretches if one[0] == pair), key=lambda one: one[3] is None)
         with_look, without = step_ms(lines, *looked[1:3]), step_ms(lines, *alone[1:3])
+        if looked[3]["state"] == "failed":
+            failed += 1
+            print(f"cost: the look of pair {pair} failed: {looked[3]['says']}", flush=True)
+            continue
+        if with_look is None or without is None:
+            print(f"cost: pair {pair} is left out: a stretch has fewer than two steps", flush=True)
+            continue
         ratios.append(math.log(with_look / without))
         with open(arguments.out + "/cost.jsonl", "a") as out:
             out.write(json.dumps({"pair": pair, "with_ms": with_look, "without_ms": without, "seconds": looked[2] - looked[1],
                                   "said": looked[3]["state"], "stack_core_seconds": looked[3]["core_seconds"]}) + "\n")
-    middle = statistics.fmean(ratios)
     if len(ratios) < 2:
-        print("cost: fewer than two pairs fitted into the seconds")
+        print("cost: fewer than two pairs fitted into the seconds and had steps to compare")
         return 1
+    middle = statistics.fmean(ratios)
     # Student's t of 95 %; of more pairs than are listed it is smaller still.
     quantile = {2: 12.71, 3: 4.31, 4: 3.19, 5: 2.78, 6: 2.58, 7: 2.45, 8: 2.37}.get(len(ratios), 2.37)
     half = quantile * statistics.stdev(ratios) / math.sqrt(len(ratios))
     print(f"cost: a step takes {math.exp(middle):.4f} times as long while it is looked at ({math.exp(middle - half):.4f} to "
           f"{math.exp(middle + half):.4f}, {len(ratios)} pairs); pairs " + " ".join(f"{math.exp(one):.4f}" for one in ratios), flush=True)
-    return 0
+    return 1 if failed else 0
 
 
 def main():
@@ -344,7 +353,8 @@ def main():
         one = next(rows, None)
         if one is not None:
             _, kind, row, faulty, _ = one
-            jobs.append((one, Job(arguments.python, arguments.launcher or row[1], row[2], "" if kind == "healthy" else row[3], faulty)))
+            launcher = row[1] if row[1] == "apart" else arguments.launcher or row[1]
+            jobs.append((one, Job(arguments.python, launcher, row[2], "" if kind == "healthy" else row[3], faulty)))
 
     try:
         load()
