@@ -93,7 +93,8 @@ JobVerdict standing_on_gpus(const LiveJob& job, const std::vector<const RankSumm
     if (!job.ras_problem.empty()) found.evidence.push_back(job.ras_problem);
     found.next = {"look again in a while: the same answer is a hang where a step takes less",
                   "what its kernels are: cuda-gdb -p " + std::to_string(stand.front()->rank->pid) +
-                      " -batch -ex 'info cuda kernels', for which it stands some seconds"};
+                      " -batch -ex 'info cuda kernels'" + on_host(stand.front()->rank->host) +
+                      ", for which it stands some seconds"};
     return found;
   }
   std::set<int> odd;
@@ -136,7 +137,8 @@ MaybeVerdict find_busy_gpu(const LiveJob& job, const std::vector<RankSummary>& a
                            others.size() == 1 ? "waits" : "wait");
   found.next = {
       "its GPU has more to do than the others', or is slower: nvidia-smi -q -d "
-      "PERFORMANCE,CLOCK"};
+      "PERFORMANCE,CLOCK" +
+      on_host(rank.host)};
   return found;
 }
 

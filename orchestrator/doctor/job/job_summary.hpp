@@ -51,6 +51,9 @@ std::vector<const RankSummary*> those(const std::vector<RankSummary>& all, Predi
 /// The numbers of these ranks.
 std::vector<int> numbers_of(const std::vector<const RankSummary*>& some);
 
+/// " on node2"; "" = this machine.
+std::string on_host(const std::string& host);
+
 /// Adds what NCCL's RAS and NVML say in the looks.
 void add_gpu(RankSummary& sum, const std::vector<RankLook>& looks);
 

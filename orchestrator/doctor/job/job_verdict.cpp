@@ -106,9 +106,7 @@ std::vector<RankSummary> summaries_of(const LiveJob& job) {
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
 /// "4711", of another host "4711 on node2".
-std::string pid_of(const LiveRank& rank) {
-  return std::to_string(rank.pid) + (rank.host.empty() ? "" : " on " + rank.host);
-}
+std::string pid_of(const LiveRank& rank) { return std::to_string(rank.pid) + on_host(rank.host); }
 
 /// A line of evidence on one rank.
 std::string line_of(const RankSummary& one) {
@@ -180,7 +178,8 @@ MaybeVerdict find_stopped(const std::vector<RankSummary>& all) {
                           " held by a debugger",
                       {},
                       {"continue or detach the debugger: grep TracerPid /proc/" +
-                       std::to_string(traced.front()->rank->pid) + "/status"}};
+                       std::to_string(traced.front()->rank->pid) + "/status" +
+                       on_host(traced.front()->rank->host)}};
   return std::nullopt;
 }
 
@@ -194,15 +193,16 @@ std::vector<int> missing_ranks(const LiveJob& job) {
 }
 
 std::string end_words(const EndedProcess& ended) {
+  const std::string host = on_host(ended.host);
   return ended.signal != 0
              ? fmt::format(
-                   "process {} ({}) was ended by signal {} ({}), and its launcher has not "
+                   "process {}{} ({}) was ended by signal {} ({}), and its launcher has not "
                    "collected it",
-                   ended.pid, ended.program, ended.signal, strsignal(ended.signal))
+                   ended.pid, host, ended.program, ended.signal, strsignal(ended.signal))
              : fmt::format(
-                   "process {} ({}) has ended with code {}, and its launcher has not "
+                   "process {}{} ({}) has ended with code {}, and its launcher has not "
                    "collected it",
-                   ended.pid, ended.program, ended.exit_code);
+                   ended.pid, host, ended.program, ended.exit_code);
 }
 
 MaybeVerdict find_ended(const LiveJob& job, const std::vector<RankSummary>& all) {
@@ -286,7 +286,8 @@ MaybeVerdict find_standing(const LiveJob& job, const std::vector<RankSummary>& a
                              "communicator"
                            : "they differ in count, root, datatype, order or communicator, or one "
                              "has left the call earlier: look at the arguments with `gdb -p " +
-                                 std::to_string(stand.front()->rank->pid) + "` in a build with -g"};
+                                 std::to_string(stand.front()->rank->pid) + "`" +
+                                 on_host(stand.front()->rank->host) + " in a build with -g"};
     return found;
   }
   // Those who are fewest are the odd ones; of two with one rank each, both.
@@ -381,7 +382,8 @@ MaybeVerdict find_absent(const LiveJob& job, const std::vector<RankSummary>& all
         "a circle: look again in a while"};
   } else {
     found.next = {"what it waits for has to come: its whole stack is `eu-stack -p " +
-                  pid_of(*blamed.front()->rank) + "`"};
+                  std::to_string(blamed.front()->rank->pid) + "`" +
+                  on_host(blamed.front()->rank->host)};
   }
   return found;
 }
@@ -435,9 +437,9 @@ MaybeVerdict find_starved(const LiveJob& job, const std::vector<RankSummary>& al
                   others.front()->call, ranks_text(found.ranks), percent(worst->waiting),
                   rank.nice > 0 ? fmt::format(", with a nice value of {}", rank.nice) : "");
   found.next = {
-      fmt::format("what else runs on its cores (taskset -pc {0}; top); bind ranks apart, "
-                  "or renice -n 0 -p {0}",
-                  rank.pid)};
+      fmt::format("what else runs on its cores (taskset -pc {0}; top{1}); bind ranks apart, "
+                  "or renice -n 0 -p {0}{1}",
+                  rank.pid, on_host(rank.host))};
   return found;
 }
 
@@ -543,6 +545,8 @@ std::vector<int> numbers_of(const std::vector<const RankSummary*>& some) {
   for (const auto* one : some) numbers.push_back(one->rank->rank);
   return numbers;
 }
+
+std::string on_host(const std::string& host) { return host.empty() ? "" : " on " + host; }
 
 std::string ranks_text(const std::vector<int>& ranks) {
   constexpr std::size_t kMost = 12;

@@ -97,6 +97,7 @@ struct EndedProcess {
   std::string program;
   int exit_code = 0;
   int signal = 0;
+  std::string host = {};  ///< as a rank's
 };
 
 /// One answer of NCCL's RAS on one communicator.

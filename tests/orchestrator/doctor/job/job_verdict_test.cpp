@@ -448,7 +448,7 @@ TEST_CASE("ranks of several hosts are judged as one job: who is held is on anoth
   CHECK(all.verdict.state == JobState::hung);
   CHECK(all.verdict.id == "held");
   CHECK(all.verdict.ranks == std::vector{2});
-  CHECK(all.verdict.next.front().find("102 on node2") != std::string::npos);
+  CHECK(all.verdict.next.front().find("-p 102` on node2") != std::string::npos);
   CHECK(all.verdict.evidence.back() == "node3 was not looked at: no route");
   REQUIRE(all.remarks.size() == 1);
   CHECK(all.remarks.front().says == "node2: is small");
@@ -516,4 +516,36 @@ TEST_CASE("one rank that is two processes is said, the same process seen twice i
   REQUIRE(all.job.ranks.size() == 3);
   CHECK(all.verdict.evidence.back() ==
         "rank 1 is process 101 on a and 5101 on b: are these two jobs?");
+}
+
+TEST_CASE("what is to be typed for a process says on which host") {
+  const auto next_of = [](LiveJob job) {
+    for (auto& rank : job.ranks) rank.host = "node" + std::to_string(rank.rank);
+    for (auto& ended : job.ended) ended.host = "node1";
+    const auto said = verdict(job);
+    return said.next.front() + '\n' + said.evidence.front();
+  };
+  const auto traced = [](int) {
+    RankLook look;
+    look.state = 't';
+    return look;
+  };
+  const auto has = [](const std::string& text, const std::string& words) {
+    INFO(text);
+    CHECK(text.find(words) != std::string::npos);
+  };
+  has(next_of(job_of({rank_of(0, moves), rank_of(1, traced, 0)})), "/proc/101/status on node1");
+  has(next_of(job_of({rank_of(0, stands), rank_of(1, stands)})),
+      "`gdb -p 100` on node0 in a build");
+  has(next_of(job_of({rank_of(0, moves, 0.3, 0.8), rank_of(1, moves, 0.9, 0.1)})),
+      "(taskset -pc 100; top on node0); bind ranks apart, or renice -n 0 -p 100 on node0");
+  auto job = job_of({rank_of(0, stands), rank_of(2, stands)});
+  job.world = 3;
+  job.ended = {{77, "job", 0, SIGKILL}};
+  has(next_of(job), "process 77 on node1 (job) was ended by signal 9");
+  auto wait = job_of({on_gpu(0, 0.4, 40, 0), on_gpu(1, 0, 40, 0)});
+  for (auto& rank : wait.ranks) rank.host = "node" + std::to_string(rank.rank);
+  const auto said = verdict(wait);
+  REQUIRE(said.id == "gpu-wait");
+  has(said.next.back(), "cuda-gdb -p 100 -batch -ex 'info cuda kernels' on node0");
 }
