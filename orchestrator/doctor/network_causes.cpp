@@ -173,7 +173,8 @@ bool has_placeholder(const std::string& list) { return list.find('{') != std::st
 bool ends_gloo(const BackendLook& look, const GivenSetting& told,
                const std::vector<NamedInterface>& known) {
   if (look.backend != Backend::gloo) return false;
-  const auto words = split(told.value, ',');
+  auto words = split(told.value, ',');
+  if (words.back().empty()) words.pop_back();  // "eth0," names one
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     return std::none_of(known.begin(), known.end(),
                         [&](const NamedInterface& one) { return one.name == word; });
@@ -321,19 +322,19 @@ std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
   bool gloo = false;
   for (const auto& setting : told) {
     symptom.backends.push_back(setting.look->backend);
-    gloo = gloo || setting.look->backend == Backend::gloo;
-    settings.push_back(fmt::format("{} is set to {} ({})", name_of(setting.look->backend),
-                                   setting.text(), setting.origin));
+    const bool of_gloo = setting.look->backend == Backend::gloo;
+    gloo = gloo || of_gloo;
+    settings.push_back(fmt::format(
+        "{} is set to {} ({}), {}", name_of(setting.look->backend), setting.text(), setting.origin,
+        of_gloo ? "each word of which Gloo's programs, PyTorch's too, take for the name of an "
+                  "interface, and end as they start where it is not there"
+                : "which leaves none of the interfaces that are there"));
   }
   std::vector<std::string> there;
   for (const auto& interface : usable_interfaces(symptoms.facts.front()))
     there.push_back(fmt::format("{} ({})", interface.name, join(interface.addresses, ", ")));
-  symptom.evidence = fmt::format(
-      "{}, {}: {}", join(settings, "; "),
-      gloo ? "each word of which Gloo's programs, PyTorch's too, take for the name of an "
-             "interface, and end as they start where it is not there; there are"
-           : "which leaves none of the interfaces that are there",
-      join(there, ", "));
+  symptom.evidence =
+      fmt::format("{}{}: {}", join(settings, "; "), gloo ? "; there are" : "", join(there, ", "));
   return symptom;
 }
 

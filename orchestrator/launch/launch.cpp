@@ -240,6 +240,10 @@ void reach_over_nodes(LaunchRequest& request, const ClusterOptions& options) {
   if (!request.mca.contains("btl_tcp_if_exclude"))
     request.mca.try_emplace("btl_tcp_if_include", options.interface);
   request.environment.try_emplace("NCCL_SOCKET_IFNAME", options.interface);
+  // What has TCP alone would take the variable of the surroundings before the worker's setting.
+  const auto& facts = backend_facts(request.backend);
+  if (!facts.only_transport.empty())
+    request.environment.try_emplace(std::string(facts.interface_variable), options.interface);
 }
 
 /// Ranks count the GPUs of their own node.

@@ -59,7 +59,8 @@ std::string gloo_interface(const std::string& configured) {
   const char* list = std::getenv("GLOO_SOCKET_IFNAME");
   if (list == nullptr || *list == '\0')
     return configured.empty() ? default_interface() : configured;
-  const auto names = split(list, ',');
+  auto names = split(list, ',');
+  if (names.back().empty()) names.pop_back();  // as PyTorch reads "eth0,"
   for (const auto& name : names)
     if (!ipv4_address_of(name))
       throw Error(ErrorKind::environment,

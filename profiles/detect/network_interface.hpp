@@ -12,8 +12,8 @@ namespace dynamiccl {
 /// default route, else the first that is up and no loopback, else "lo".
 std::string default_interface();
 
-/// The interface of Gloo's connections: the first word of GLOO_SOCKET_IFNAME, as PyTorch reads it,
-/// else `configured`, else default_interface().
+/// The interface of Gloo's connections: the first of those of GLOO_SOCKET_IFNAME, which PyTorch
+/// takes in turn, else `configured`, else default_interface().
 /// @throws Error(environment) where a word of the variable names no interface that is up and has an
 ///         IPv4 address: PyTorch would end of it
 std::string gloo_interface(const std::string& configured);

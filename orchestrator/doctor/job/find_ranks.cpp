@@ -199,7 +199,8 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
   throw Error(ErrorKind::input,
               fmt::format("doctor: --job {}: no process, no running container of Docker or Podman "
                           "and no job of Slurm here has this name; name a process id (of mpirun, "
-                          "torchrun or a rank), a container, or slurm:JOB",
+                          "torchrun or a rank), a container, slurm:JOB, or VARIABLE=VALUE of the "
+                          "ranks",
                           word));
 }
 

@@ -6,7 +6,7 @@
 --   run_id environment backend architecture model batch method ranks group_knobs
 --   kind | text | what the call does: reduce, reduce-scatter, all-gather, push, pull, broadcast
 --   message_bytes | bytes, integer, exact | of each of these calls
---   steps | integer | measured steps whose calls were seen: on GPUs each eighth
+--   steps | integer | measured steps whose calls were seen: on a GPU's queue each eighth
 --   calls | integer | such calls in them
 --   left_out | integer, optional | calls of the cell that were too many to be kept one by one
 --   call_us | us, real | the median call
@@ -19,12 +19,13 @@
 --   step_bandwidth | bytes_per_s, real | bytes of all calls of the cell in a step over the time in them: the median step
 --   lowest_bandwidth | bytes_per_s, real | the same: the slowest step
 --   settings
--- burstiness = (s - m) / (s + m) of the gaps' deviation s and mean m (Goh, Barabasi 2008). Gaps reach back into the step
--- before, so that a method that meets every tau steps has the long one, too. A call that crosses the barrier is with the
--- step in which it ended. On GPUs a gap is within a step, and times are the GPU's; methods whose sums cross the step's end
--- have none there. The library's own engine (ddp) tells of no
--- single call. Where a server answers each worker by itself a pull begins when the push has left, and waits for the answer;
--- a message without a piece of the plan has all of them.
+-- burstiness = (s - m) / (s + m) of the gaps' deviation s and mean m (Goh, Barabasi 2008). Gaps reach back into the
+-- step before, so that a method that meets every tau steps has the long one, too. A call that crosses the barrier is
+-- with the step in which it ended. On a GPU's queue a gap is within a step, and times are the GPU's; methods whose sums
+-- cross the step's end have none there. Methods of servers that answer each worker by itself (asp, ssp, staggered,
+-- backup) call from the host on GPUs, too: every step, by the host's clock. The library's own engine (ddp) tells of no
+-- single call. Where a server answers each worker by itself a pull begins when the push has left, and waits for the
+-- answer; a message without a piece of the plan has all of them.
 WITH numbered AS (
   SELECT v_training.*, row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches

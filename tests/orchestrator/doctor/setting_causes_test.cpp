@@ -146,8 +146,19 @@ TEST_CASE("a list of interfaces that Gloo's programs end of is named with those 
   CHECK_FALSE(told(*finding.fix.profile, Backend::gloo).environment.contains("GLOO_SOCKET_IFNAME"));
   symptoms.looks[0].environment["GLOO_SOCKET_IFNAME"] = "eth0";
   CHECK_FALSE(ids(symptoms).contains("no-interface"));
+  symptoms.looks[0].environment["GLOO_SOCKET_IFNAME"] = "eth0,";
+  CHECK_FALSE(ids(symptoms).contains("no-interface"));
   symptoms.looks[0].environment["GLOO_SOCKET_IFNAME"] = "eth0,eth9";
   CHECK(ids(symptoms).contains("no-interface"));
+  // Another library's list is spoken of in its own words.
+  symptoms.looks.push_back(told(symptoms.profile, Backend::mpich));
+  symptoms.looks[1].environment["UCX_NET_DEVICES"] = "eth9";
+  symptoms.looks[1].failure = "a process ended with exit code 1";
+  const auto both = only(symptoms, "no-interface");
+  CHECK_THAT(both.symptom.evidence,
+             ContainsSubstring("and end as they start where it is not there; mpich is set to ") &&
+                 ContainsSubstring(", which leaves none of the interfaces that are there; there "
+                                   "are: "));
 }
 
 TEST_CASE("a setting that a library refuses is named beside what the library says") {

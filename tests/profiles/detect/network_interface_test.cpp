@@ -67,6 +67,11 @@ TEST_CASE(
   CHECK(gloo_interface("") == default_interface());
   setenv("GLOO_SOCKET_IFNAME", "lo", 1);
   CHECK(gloo_interface("eth7") == "lo");
+  setenv("GLOO_SOCKET_IFNAME", "lo,", 1);
+  CHECK(gloo_interface("eth7") == "lo");
+  setenv("GLOO_SOCKET_IFNAME", ",lo", 1);
+  CHECK_THROWS_WITH(gloo_interface("eth7"),
+                    Catch::Matchers::ContainsSubstring("\"\" is no interf"));
   setenv("GLOO_SOCKET_IFNAME", "lo,no-such", 1);
   CHECK_THROWS_WITH(gloo_interface("eth7"),
                     Catch::Matchers::StartsWith("GLOO_SOCKET_IFNAME = lo,no-such: \"no-such\" is "

@@ -213,6 +213,7 @@ TEST_CASE("what is no job is refused with what to name instead") {
   CHECK(refusal("4194303").find("no process here has this number") != std::string::npos);
   CHECK(refusal("slurm:4194303").find("job of Slurm") != std::string::npos);
   CHECK(refusal("no-such-container").find("no running container") != std::string::npos);
+  CHECK(refusal("no-such-container").ends_with("slurm:JOB, or VARIABLE=VALUE of the ranks"));
   const Started over("RANK=0 WORLD_SIZE=2 true & exec sleep 600");
   CHECK(comes_true([&] {
     return refusal(std::to_string(over.pid())).find("no rank runs there any more") !=
