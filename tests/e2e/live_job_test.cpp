@@ -84,7 +84,7 @@ TEST_CASE("a job that runs is looked at from outside: it goes on, and then a ran
   const auto nowhere = program.run(
       {"doctor", "--hosts", "near", "--remote-shell", shell, "--job", "NO_SUCH_VARIABLE=1"});
   CHECK(nowhere.exit_code == 2);
-  CHECK(nowhere.err.find("no host has a rank of this job: near was not looked at: ") !=
+  CHECK(nowhere.err.find("no host has a rank of this job: near has no rank of this job: ") !=
         std::string::npos);
   CHECK(nowhere.err.find("no process that this user may read has this variable") !=
         std::string::npos);

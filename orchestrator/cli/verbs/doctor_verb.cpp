@@ -374,6 +374,7 @@ int look_into_job(const DoctorArguments& arguments, const Shared& shared) {
   if (hosts) return say_of_job(look_at_hosts(arguments.jobs, *hosts, interrupted), shared);
   LookOptions options;
   options.interrupted = interrupted;
+  options.of_several = arguments.looks;
   const auto look = look_at_job(arguments.jobs, options);
   if (!arguments.looks) return say_of_job(look, shared);
   auto told = to_json(look);

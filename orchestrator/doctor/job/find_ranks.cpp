@@ -167,17 +167,16 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
       if (value_of(variables_of(process.pid), variable.c_str()) == word.substr(equals + 1))
         roots.push_back(process.pid);
     if (!roots.empty()) return roots;
-    throw Error(ErrorKind::input,
-                fmt::format("doctor: --job {}: no process that this user may read has this "
-                            "variable with this value",
-                            word));
+    throw NoRankHere(
+        fmt::format("doctor: --job {}: no process that this user may read has this "
+                    "variable with this value",
+                    word));
   }
   if (number > 0) {
     for (const auto& process : all)
       if (value_of(variables_of(process.pid), "SLURM_JOB_ID") == name) roots.push_back(process.pid);
     if (roots.empty())
-      throw Error(
-          ErrorKind::input,
+      throw NoRankHere(
           fmt::format("doctor: --job {}: no process here has this number, and none that this "
                       "user may read is of a job of Slurm with it (`squeue` says on which "
                       "nodes a job is)",
@@ -193,15 +192,15 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
     const int pid = result.exit_code == 0 ? whole_number_of(std::string(trim(result.out))) : -1;
     if (pid > 0) return {pid};
     if (pid == 0)
-      throw Error(ErrorKind::input,
-                  fmt::format("doctor: --job {}: this container of {} does not run", word, engine));
+      throw NoRankHere(
+          fmt::format("doctor: --job {}: this container of {} does not run", word, engine));
   }
-  throw Error(ErrorKind::input,
-              fmt::format("doctor: --job {}: no process, no running container of Docker or Podman "
-                          "and no job of Slurm here has this name; name a process id (of mpirun, "
-                          "torchrun or a rank), a container, slurm:JOB, or VARIABLE=VALUE of the "
-                          "ranks",
-                          word));
+  throw NoRankHere(
+      fmt::format("doctor: --job {}: no process, no running container of Docker or Podman "
+                  "and no job of Slurm here has this name; name a process id (of mpirun, "
+                  "torchrun or a rank), a container, slurm:JOB, or VARIABLE=VALUE of the "
+                  "ranks",
+                  word));
 }
 
 }  // namespace
@@ -237,11 +236,16 @@ LiveJob ranks_among(const std::vector<pid_t>& named, const std::vector<ProcessSt
   return job;
 }
 
-LiveJob find_ranks(const std::vector<std::string>& named) {
+LiveJob find_ranks(const std::vector<std::string>& named, bool of_several) {
   const auto all = all_processes();
   std::vector<pid_t> roots;
-  for (const auto& word : named)
-    for (const pid_t pid : roots_of(word, all)) roots.push_back(pid);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    try {
+      for (const pid_t pid : roots_of(named[i], all)) roots.push_back(pid);
+    } catch (const NoRankHere&) {
+      if (!of_several || (i + 1 == named.size() && roots.empty())) throw;
+    }
+  }
   auto job = ranks_among(roots, all);
   if (!job.ranks.empty()) return job;
   std::vector<std::string> hidden;
@@ -258,16 +262,17 @@ LiveJob find_ranks(const std::vector<std::string>& named) {
                             join(named, ", "), join(hidden, ", ")));
   const auto over = ended_below(roots, all);
   if (!over.empty())
-    throw Error(ErrorKind::input,
-                fmt::format("doctor: --job {}: no rank runs there any more, {} {} over; its own "
-                            "output says why",
-                            join(named, ", "), counted(over.size(), "process"),
-                            over.size() == 1 ? "is" : "are"));
-  throw Error(ErrorKind::input,
-              fmt::format("doctor: --job {}: no process there has a rank's variable "
-                          "(OMPI_COMM_WORLD_RANK, PMI_RANK, RANK with WORLD_SIZE, SLURM_PROCID); "
-                          "name the launcher, or a rank",
-                          join(named, ", ")));
+    throw NoRankHere(
+        fmt::format("doctor: --job {}: no rank runs there any more, {} {} over; its own "
+                    "output says why",
+                    join(named, ", "), counted(over.size(), "process"),
+                    over.size() == 1 ? "is" : "are"),
+        over);
+  throw NoRankHere(
+      fmt::format("doctor: --job {}: no process there has a rank's variable "
+                  "(OMPI_COMM_WORLD_RANK, PMI_RANK, RANK with WORLD_SIZE, SLURM_PROCID); "
+                  "name the launcher, or a rank",
+                  join(named, ", ")));
 }
 
 }  // namespace dynamiccl

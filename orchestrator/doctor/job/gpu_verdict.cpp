@@ -79,15 +79,15 @@ bool on_still_gpus(const std::vector<const RankSummary*>& some) {
 
 JobVerdict standing_on_gpus(const LiveJob& job, const std::vector<const RankSummary*>& stand) {
   JobVerdict found{JobState::hung, "same-call", {}, "", {}, {}};
-  found.says = fmt::format("all ranks wait for their GPUs in {} and launch no collective any more",
-                           stand.front()->call);
+  found.says = fmt::format("{} for their GPUs in {} and launch no collective any more",
+                           all_do(job, "wait"), stand.front()->call);
   if (!on_still_gpus(stand)) {
     found.state = JobState::unknown;
     found.id = "gpu-wait";
     found.says =
         fmt::format("{} for {} in {}: within {:.0f} s a long step and a hang look alike",
                     stand.size() == job.ranks.size()
-                        ? "all ranks wait"
+                        ? all_do(job, "wait")
                         : ranks_text(numbers_of(stand)) + (stand.size() == 1 ? " waits" : " wait"),
                     stand.size() == 1 ? "its GPU" : "their GPUs", stand.front()->call, job.seconds);
     if (!job.ras_problem.empty()) found.evidence.push_back(job.ras_problem);

@@ -80,6 +80,8 @@ JobLook look_of_host(const std::string& host, const std::string& said) {
     look.remarks = told.at("remarks").get<std::vector<JobRemark>>();
     look.stacks = told.at("looks").get<int>();
     look.stack_cpu_s = told.at("core_seconds").get<double>();
+    if (look.job.ranks.empty())
+      look.verdict.says = host + " has no rank of this job: " + told.value("says", std::string());
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorKind::data,
                 fmt::format("doctor: --hosts: {} says what is no look at a job ({}): is it another "
@@ -87,14 +89,14 @@ JobLook look_of_host(const std::string& host, const std::string& said) {
                             host, error.what()));
   }
   for (auto& rank : look.job.ranks) rank.host = host;
+  for (auto& ended : look.job.ended) ended.host = host;
   for (auto& remark : look.remarks) remark.says = host + ": " + remark.says;
   return look;
 }
 
 std::string take_answer(const std::string& host, const NodeResult& result,
                         std::vector<JobLook>& looks) {
-  const bool looked = result.exit_code == 0 || result.exit_code == 4 || result.exit_code == 5;
-  if (looked && !result.timed_out) {
+  if (result.exit_code == 0 && !result.timed_out) {
     try {
       looks.push_back(look_of_host(host, result.out));
       return "";
@@ -140,8 +142,13 @@ std::vector<std::string> leave_each_once(std::vector<LiveRank>& ranks) {
 JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& problems) {
   JobLook all;
   double seconds = 0;
-  for (const auto& host : hosts)
-    seconds = seconds == 0 ? host.job.seconds : std::min(seconds, host.job.seconds);
+  std::vector<std::string> without;
+  for (const auto& host : hosts) {
+    if (host.job.ranks.empty())
+      without.push_back(host.verdict.says);
+    else
+      seconds = seconds == 0 ? host.job.seconds : std::min(seconds, host.job.seconds);
+  }
   const auto later = [&](const RankLook& look) { return look.at_s > seconds + 0.05; };
   for (auto& host : hosts) {
     all.job.world = std::max(all.job.world, host.job.world);
@@ -156,6 +163,9 @@ JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& 
     all.stack_cpu_s += host.stack_cpu_s;
   }
   all.job.seconds = seconds;
+  all.job.partly = !problems.empty();
+  // Of hosts that were asked for their ranks one has none: those that are missing were there.
+  all.job.all_here = problems.empty() && !without.empty();
   auto& ranks = all.job.ranks;
   std::stable_sort(ranks.begin(), ranks.end(), [](const LiveRank& one, const LiveRank& other) {
     return one.rank < other.rank;
@@ -163,7 +173,8 @@ JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& 
   const auto doubled = leave_each_once(ranks);
   std::sort(all.job.gone.begin(), all.job.gone.end());
   all.verdict = verdict(all.job);
-  all.verdict.evidence.insert(all.verdict.evidence.end(), doubled.begin(), doubled.end());
+  for (const auto& more : {doubled, without})
+    all.verdict.evidence.insert(all.verdict.evidence.end(), more.begin(), more.end());
   all.verdict.evidence.insert(all.verdict.evidence.end(), problems.begin(), problems.end());
   return all;
 }
@@ -194,9 +205,12 @@ JobLook look_at_hosts(const std::vector<std::string>& named, const ClusterOption
   for (std::size_t i = 0; i < asked.size(); ++i)
     if (auto why = take_answer(asked[i].name, answers[i].get(), looks); !why.empty())
       problems.push_back(std::move(why));
-  if (looks.empty())
+  const auto has_none = [](const JobLook& look) { return look.job.ranks.empty(); };
+  if (std::all_of(looks.begin(), looks.end(), has_none)) {
+    for (const auto& look : looks) problems.push_back(look.verdict.says);
     throw Error(ErrorKind::input,
                 fmt::format("doctor: no host has a rank of this job: {}", join(problems, "; ")));
+  }
   return joined_look(std::move(looks), problems);
 }
 

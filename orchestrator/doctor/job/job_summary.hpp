@@ -51,6 +51,9 @@ std::vector<const RankSummary*> those(const std::vector<RankSummary>& all, Predi
 /// The numbers of these ranks.
 std::vector<int> numbers_of(const std::vector<const RankSummary*>& some);
 
+/// "all ranks stand"; where the job has ranks that are not seen "ranks 0 and 1 of 3 stand".
+std::string all_do(const LiveJob& job, const std::string& deed);
+
 /// " on node2"; "" = this machine.
 std::string on_host(const std::string& host);
 

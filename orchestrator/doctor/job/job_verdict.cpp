@@ -209,7 +209,7 @@ MaybeVerdict find_ended(const LiveJob& job, const std::vector<RankSummary>& all)
   const auto missing = missing_ranks(job);
   const auto standing = those(all, [](const RankSummary& one) { return one.stands; });
   const bool known =
-      job.all_here || !job.ended.empty() ||
+      job.all_here || (!job.ended.empty() && !job.partly) ||
       std::includes(job.gone.begin(), job.gone.end(), missing.begin(), missing.end());
   if (missing.empty() || standing.empty() || !known) return std::nullopt;
   JobVerdict found{
@@ -271,7 +271,8 @@ bool has_root(std::string_view call) {
 /// All are in calls and none has moved.
 MaybeVerdict find_standing(const LiveJob& job, const std::vector<RankSummary>& all) {
   const auto stand = those(all, [](const RankSummary& one) { return one.stands; });
-  if (stand.size() != all.size() || job.seconds < kFewestSeconds) return std::nullopt;
+  if (stand.empty() || stand.size() != all.size() || job.seconds < kFewestSeconds)
+    return std::nullopt;
   const auto on_gpus = those(all, needs_gpu);
   if (!on_gpus.empty() && (on_gpus.size() == all.size() || !on_still_gpus(on_gpus)))
     return standing_on_gpus(job, on_gpus);
@@ -281,7 +282,8 @@ MaybeVerdict find_standing(const LiveJob& job, const std::vector<RankSummary>& a
   if (by_call.size() == 1) {
     const bool messages = stand.front()->kind == CallKind::point_to_point;
     found.id = messages ? "messages" : "same-call";
-    found.says = fmt::format("all ranks stand in {}, and none gets on", stand.front()->call);
+    found.says =
+        fmt::format("{} in {}, and none gets on", all_do(job, "stand"), stand.front()->call);
     found.next = {messages ? "a message is waited for that nobody sends: another tag, peer or "
                              "communicator"
                            : "they differ in count, root, datatype, order or communicator, or one "
@@ -507,9 +509,10 @@ MaybeVerdict find_late(const LiveJob& job, const std::vector<RankSummary>& all) 
 }
 
 JobVerdict rest_of(const LiveJob& job, const std::vector<RankSummary>& all) {
+  if (all.empty()) return {JobState::unknown, "unseen", {}, "all ranks found have ended", {}, {}};
   const auto unread =
       those(all, [](const RankSummary& one) { return one.inside + one.outside == 0; });
-  if (unread.size() == all.size() && !all.empty()) {
+  if (unread.size() == all.size()) {
     JobVerdict found{JobState::unknown, "unseen", {}, "no stack of any rank can be read", {}, {}};
     found.evidence.push_back(unread.front()->rank->stack_problem);
     found.next = {
@@ -556,6 +559,14 @@ std::string ranks_text(const std::vector<int>& ranks) {
     text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
   if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
   return text;
+}
+
+std::string all_do(const LiveJob& job, const std::string& deed) {
+  const auto seen = job.ranks.size();
+  if (static_cast<std::size_t>(std::max(job.world, 0)) <= seen) return "all ranks " + deed;
+  std::vector<int> numbers;
+  for (const auto& rank : job.ranks) numbers.push_back(rank.rank);
+  return fmt::format("{} of {} {}{}", ranks_text(numbers), job.world, deed, seen == 1 ? "s" : "");
 }
 
 JobVerdict verdict(const LiveJob& job) {

@@ -121,7 +121,8 @@ struct RasAnswer {
 
 struct LiveJob {
   int world = 0;                ///< ranks that the launcher has named to them; 0 = unknown
-  bool all_here = false;        ///< they say that all of them are on this machine
+  bool all_here = false;        ///< wherever they were started was looked at
+  bool partly = false;          ///< a host did not answer that may have some of them
   bool has_rdma = false;        ///< the machine has RDMA devices
   double seconds = 0;           ///< from the first look to the last
   std::vector<LiveRank> ranks;  ///< by rank

@@ -125,7 +125,14 @@ void drop_ended(LiveJob& job) {
 
 JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options) {
   JobLook look;
-  look.job = find_ranks(named);
+  try {
+    look.job = find_ranks(named, options.of_several);
+  } catch (const NoRankHere& none) {
+    if (!options.of_several) throw;
+    look.job.ended = none.ended;
+    look.verdict = {JobState::unknown, "unseen", {}, none.what(), {}, {}};
+    return look;
+  }
   look.job.has_rdma = has_rdma_devices();
   const StackReader stacks;
   const auto begun = Clock::now();

@@ -25,12 +25,15 @@ struct LookOptions {
   double seconds = 11;                ///< after which the looking ends
   double pause_seconds = 0.6;         ///< from one stack of a rank to the next, or more
   std::function<bool()> interrupted;  ///< asked between looks; may be empty
+  bool of_several = false;            ///< hosts of one job: this one may have no rank of it
 };
 
 /// Looks at a job from outside, several times: /proc, and a stack of every rank, for which each
 /// stands still for some milliseconds. Changes nothing, leaves nothing. Blocking: as long as the
 /// options say, less once a hang is sure.
-/// @throws Error(input) where no rank is found
+/// @throws Error(input) where no rank is found; of several hosts that is a look without ranks,
+/// whose
+///         verdict says why
 JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options = {});
 
 /// State, verdict, evidence and what to type.

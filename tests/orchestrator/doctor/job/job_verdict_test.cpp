@@ -549,3 +549,41 @@ TEST_CASE("what is to be typed for a process says on which host") {
   REQUIRE(said.id == "gpu-wait");
   has(said.next.back(), "cuda-gdb -p 100 -batch -ex 'info cuda kernels' on node0");
 }
+
+TEST_CASE("a host whose ranks are gone is no host that was not looked at") {
+  const auto waits = [](int) { return in_call("MPI_Allreduce"); };
+  LiveJob here = job_of({rank_of(0, waits), rank_of(1, waits)});
+  here.world = 3;
+  LiveJob none;
+  none.ended = {{77, "job", 0, SIGKILL}};
+  auto told = to_json(JobLook{none, {}, {}, 0, false, 0});
+  told["job"] = looks_json(none);
+  told["says"] = "no process has this variable";
+  const auto joined = [&](const std::vector<std::string>& problems) {
+    return joined_look({look_of_host("near", printed(here)), look_of_host("far", told.dump())},
+                       problems)
+        .verdict;
+  };
+  const auto over = joined({});
+  CHECK(over.id == "ended");
+  CHECK(over.ranks == std::vector{2});
+  CHECK(over.says == "rank 2 is over, and ranks 0 and 1 stand in MPI_Allreduce");
+  CHECK(over.evidence.front().starts_with("process 77 on far (job) was ended by signal 9"));
+  CHECK(over.evidence.back() == "far has no rank of this job: no process has this variable");
+  // Where the third one may be was not looked at: a process that ended is no proof.
+  const auto unknown = joined({"third was not looked at: code 255"});
+  CHECK(unknown.id == "same-call");
+  CHECK(unknown.says.starts_with("ranks 0 and 1 of 3 stand in MPI_Allreduce"));
+  // All hosts that were named have some: the rest may be on another one.
+  const auto rest = joined_look({look_of_host("near", printed(here))}, {}).verdict;
+  CHECK(rest.id == "same-call");
+  CHECK(rest.says.starts_with("ranks 0 and 1 of 3 stand"));
+}
+
+TEST_CASE("a job whose ranks have all ended while it was looked at does not hang") {
+  LiveJob job;
+  job.world = 2;
+  job.seconds = 8;
+  CHECK(verdict(job).state == JobState::unknown);
+  CHECK(verdict(job).says == "all ranks found have ended");
+}

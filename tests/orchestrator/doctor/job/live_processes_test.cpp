@@ -220,3 +220,20 @@ TEST_CASE("what is no job is refused with what to name instead") {
            std::string::npos;
   }));
 }
+
+TEST_CASE("of several hosts one without ranks is an empty look that says why") {
+  LookOptions options;
+  options.of_several = true;
+  const auto look = look_at_job({"NO_SUCH_VARIABLE=1"}, options);
+  CHECK(look.job.ranks.empty());
+  CHECK(look.verdict.state == JobState::unknown);
+  CHECK(look.verdict.says.find("no process that this user may read") != std::string::npos);
+  // A name of another host's takes nothing from what is here.
+  const Started launcher("RANK=0 WORLD_SIZE=2 sleep 600 & RANK=1 WORLD_SIZE=2 sleep 600 & wait");
+  const auto pid = std::to_string(launcher.pid());
+  REQUIRE(comes_true([&] { return ranks_below(launcher.pid()) == 2; }));
+  for (const auto& named : {std::vector<std::string>{pid, "NO_SUCH_VARIABLE=1"},
+                            std::vector<std::string>{"NO_SUCH_VARIABLE=1", pid}})
+    CHECK(find_ranks(named, true).ranks.size() == 2);
+  CHECK_THROWS_AS(find_ranks({pid, "NO_SUCH_VARIABLE=1"}), NoRankHere);
+}
