@@ -73,7 +73,7 @@ void check_import_options(const ImportOptions& options) {
   if (is_simulated(trim(options.environment)))
     throw Error(ErrorKind::input,
                 fmt::format("import: --environment {}: names that begin with \"{}\" are of ranks "
-                            "that `dynamiccl run` simulates, and a table is of ranks that ran; "
+                            "that SimGrid simulates, and a table is of ranks that ran; "
                             "give another name",
                             options.environment, kSimulatedPrefix));
   if (const auto known = libraries_of({});

@@ -120,8 +120,8 @@ TEST_CASE("names that import does not know are refused with the nearest one", "[
   CHECK_THAT(refusal({kTable, "--environment", " "}),
              ContainsSubstring("--environment is empty; say where it was measured"));
   CHECK_THAT(refusal({kTable, "--environment", "simulated-dgx"}),
-             ContainsSubstring("names that begin with \"simulated-\" are of ranks that `dynamiccl "
-                               "run` simulates"));
+             ContainsSubstring("names that begin with \"simulated-\" are of ranks that SimGrid "
+                               "simulates"));
   // Machines elsewhere have names of their own: those are kept, and a slip is pointed out.
   const Folder folder;
   const auto near = import(folder, {kTable, "--environment", "bare-metl"});
