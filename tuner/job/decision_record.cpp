@@ -253,12 +253,9 @@ json candidates_json(const ActionSpace& space) {
 }
 
 json reward_json(const RewardTerms& terms) {
-  return {{"base", terms.base},
-          {"call_shaping", terms.call_shaping},
-          {"switched", terms.switched},
-          {"congestion", terms.congestion},
-          {"probe", terms.probe},
-          {"sm", terms.sm},
+  return {{"base", terms.base},         {"call_shaping", terms.call_shaping},
+          {"switched", terms.switched}, {"congestion", terms.congestion},
+          {"probe", terms.probe},       {"sm", terms.sm},
           {"fault", terms.fault}};
 }
 
