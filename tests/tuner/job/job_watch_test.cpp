@@ -43,6 +43,14 @@ class ToldJob {
   std::int64_t now_ = 1'000'000'000;
 };
 
+/// Steps of 25 calls: a small one after a pause, then a layer's two in turn.
+void tell_steps(ToldJob& job, int& told, int calls) {
+  for (; calls > 0; --calls, ++told) {
+    const int at = told % 25;
+    job.call(at == 0 ? 4 : at % 2 == 1 ? 8192 : 16384, at == 0 ? 20 : 2);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("layers are not believed to be the step once several steps were heard", "[E-105]") {
@@ -50,10 +58,7 @@ TEST_CASE("layers are not believed to be the step once several steps were heard"
   JobWatch watch(job.folder());
   int told = 0;
   const auto tell = [&](int calls) {
-    for (; calls > 0; --calls, ++told) {
-      const int at = told % 25;
-      job.call(at == 0 ? 4 : at % 2 == 1 ? 8192 : 16384, at == 0 ? 20 : 2);
-    }
+    tell_steps(job, told, calls);
     watch.refresh();
   };
   for (int i = 0; i < 300; ++i) job.call(4096, 1, 0);
@@ -78,10 +83,7 @@ TEST_CASE("layers that were believed give way to the step when they are asked fo
   JobWatch watch(job.folder());
   int told = 0;
   const auto tell = [&](int calls) {
-    for (; calls > 0; --calls, ++told) {
-      const int at = told % 25;
-      job.call(at == 0 ? 4 : at % 2 == 1 ? 8192 : 16384, at == 0 ? 20 : 2);
-    }
+    tell_steps(job, told, calls);
     watch.refresh();
     static_cast<void>(watch.rhythm());
   };
