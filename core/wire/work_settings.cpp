@@ -56,25 +56,37 @@ constexpr std::uint64_t kAlignedElements = 16;
 /// starts does not in its time.
 constexpr std::uint64_t kLargePart = 64 * kAlignedElements;
 
-/// Every part but one of less than kAlignedElements is a multiple of them where the parts are
-/// large, so that the next one is where it should be. Of the rest what would shift others is left
-/// out, see end_with_rest().
+/// How many elements ends of parts are multiples of: of kAlignedElements where parts are large, and
+/// none would be left empty by it.
+std::uint64_t rounding_of(std::uint64_t elements, const std::vector<std::uint64_t>& shares,
+                          std::uint64_t all) {
+  std::uint64_t least = all;
+  for (const auto share : shares)
+    if (share > 0) least = std::min(least, share);
+  const bool large = elements / shares.size() >= kLargePart &&
+                     elements / all * least + elements % all * least / all >= kAlignedElements;
+  return large ? kAlignedElements : 1;
+}
+
+/// Each part ends where its share and those before it end, rounded down: it differs from its share
+/// by less than the rounding, and the next one starts where it should. What is left behind the last
+/// one is not in them, see end_with_rest().
 std::vector<std::uint64_t> divided(std::uint64_t elements,
                                    const std::vector<std::uint64_t>& shares) {
   std::uint64_t all = 0;
   for (const auto share : shares) all += share;
+  const std::uint64_t unit = rounding_of(elements, shares, all);
   std::vector<std::uint64_t> parts;
-  const std::uint64_t unit = elements / shares.size() >= kLargePart ? kAlignedElements : 1;
-  std::uint64_t left = elements;
-  std::size_t last = 0;
+  std::uint64_t before = 0;
+  std::uint64_t begin = 0;
   for (const auto share : shares) {
+    before += share;
     // By quotient and rest: the product might not fit 64 bits.
-    parts.push_back(elements / all * share + elements % all * share / all);
-    if (parts.back() >= unit) parts.back() -= parts.back() % unit;
-    left -= parts.back();
-    if (share > 0) last = parts.size() - 1;
+    const std::uint64_t exact = elements / all * before + elements % all * before / all;
+    const std::uint64_t end = exact - exact % unit;
+    parts.push_back(end - begin);
+    begin = end;
   }
-  parts[last] += left - left % unit;
   return parts;
 }
 

@@ -54,8 +54,9 @@ std::string work_settings_misfit(const WorkCell& cell, Architecture architecture
 
 /// Elements that `rank` sends to each rank (alltoallv) or that each rank gives (allgatherv, for any
 /// `rank`), of `elements` in all. Parts by `skew` are those of alltoallv's ranks by how far the
-/// receiver stands behind the sender, so that every rank receives as much as it sends. They are
-/// rounded down, and the last one that holds anything takes what is left.
+/// receiver stands behind the sender, so that every rank receives as much as it sends, but for
+/// less than 16 elements of each sender. Ends of parts are rounded down, to a multiple of 16 where
+/// parts are large; the last part that holds anything takes what is left.
 std::vector<std::uint64_t> uneven_parts(const WorkSettings& settings, Collective collective,
                                         std::uint64_t elements, int ranks, int rank);
 /// Elements of which a call over these parts leaves none empty that should hold some.

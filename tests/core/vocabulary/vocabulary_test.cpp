@@ -4,6 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "core/wire/work_settings.hpp"
@@ -71,10 +73,10 @@ TEST_CASE("parts that differ are those of a skew or a list, and hold everything"
   };
   using Parts = std::vector<std::uint64_t>;
   // Usually 1, 2, ... ranks shares; the last one takes what is left.
-  CHECK(parts({}, Collective::allgatherv, 1024, 4, 2) == Parts{102, 204, 307, 411});
+  CHECK(parts({}, Collective::allgatherv, 1024, 4, 2) == Parts{102, 205, 307, 410});
   // Of alltoallv by how far the receiver stands behind.
-  CHECK(parts({}, Collective::alltoallv, 1024, 4, 0) == Parts{102, 204, 307, 411});
-  CHECK(parts({}, Collective::alltoallv, 1024, 4, 1) == Parts{411, 102, 204, 307});
+  CHECK(parts({}, Collective::alltoallv, 1024, 4, 0) == Parts{102, 205, 307, 410});
+  CHECK(parts({}, Collective::alltoallv, 1024, 4, 1) == Parts{410, 102, 205, 307});
   CHECK(parts({{"skew", "1"}}, Collective::alltoallv, 1024, 4, 3) == Parts{256, 256, 256, 256});
   CHECK(parts({{"skew", "7"}}, Collective::allgatherv, 1600, 4, 0) == Parts{100, 300, 500, 700});
   // Large ones start at 16 bytes of the smallest type, whoever comes first.
@@ -89,27 +91,46 @@ TEST_CASE("parts that differ are those of a skew or a list, and hold everything"
   CHECK(least_elements(work_settings_of({{"parts", "1:99"}}), 2) == 1);
 }
 
-TEST_CASE("all large parts start where they should, and hold everything", "[C-23]") {
-  const auto settings = work_settings_of({{"skew", "1000"}});
-  for (const std::uint64_t elements : {262144U, 262147U, 1048577U})
-    for (int rank = 0; rank < 4; ++rank) {
-      const auto parts = uneven_parts(settings, Collective::alltoallv, elements, 4, rank);
-      std::uint64_t at = 0;
-      for (const auto part : parts) {
-        CHECK(at % 16 == 0);
-        CHECK(part > 0);
-        at += part;
+TEST_CASE("all large parts start where they should, near their share, and hold everything",
+          "[C-23]") {
+  for (const int skew : {1, 7, 1000})
+    for (const int ranks : {2, 4, 15})
+      for (const std::uint64_t elements : {262144U, 262147U, 1048577U}) {
+        CAPTURE(skew, ranks, elements);
+        const auto settings = work_settings_of({{"skew", std::to_string(skew)}});
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto parts = uneven_parts(settings, Collective::alltoallv, elements, ranks, rank);
+          std::uint64_t at = 0;
+          bool aligned = true;
+          bool near = true;
+          for (int peer = 0; peer < ranks; ++peer) {
+            const auto part = parts[static_cast<std::size_t>(peer)];
+            const int behind = (peer - rank + ranks) % ranks;
+            const double share = static_cast<double>(elements) *
+                                 (ranks - 1 + (skew - 1.0) * behind) /
+                                 (ranks * (ranks - 1.0) * (1 + (skew - 1.0) / 2));
+            aligned = aligned && at % 16 == 0 && part > 0;
+            near = near && std::abs(static_cast<double>(part) - share) < 32;
+            at += part;
+          }
+          CHECK(aligned);
+          CHECK(near);
+          CHECK(at == elements);
+        }
       }
-      CHECK(at == elements);
-    }
   using Parts = std::vector<std::uint64_t>;
-  // What is left of a part that is no multiple ends the buffer; whole sixteens stay with the last
-  // share, so that each rank receives as much as it sends.
+  // What is left of a part that is no multiple ends the buffer.
+  const auto settings = work_settings_of({{"skew", "1000"}});
   CHECK(uneven_parts(settings, Collective::alltoallv, 262147, 2, 0) == Parts{256, 261891});
   CHECK(uneven_parts(settings, Collective::alltoallv, 262147, 2, 1) == Parts{261888, 259});
-  // A part that would be empty stays as it is.
+  // A part that would be empty by the rounding is not, and keeps the others from it.
   CHECK(uneven_parts(work_settings_of({{"parts", "1:100000"}}), Collective::allgatherv, 262144, 2,
                      0) == Parts{2, 262142});
+  // A share of little stays little where many others round down.
+  std::map<std::string, std::string> many{{"parts", "1000"}};
+  for (int i = 0; i < 62; ++i) many["parts"] += ":1000";
+  many["parts"] += ":100";
+  CHECK(uneven_parts(work_settings_of(many), Collective::allgatherv, 67000, 64, 0).back() < 132);
 }
 
 TEST_CASE("the bus bandwidth of an all-to-all is that of its parts") {
