@@ -235,7 +235,7 @@ TEST_CASE("ranks dealt to containers in turn are found and renumbered with Open 
   if (proof.is_null()) SKIP("other work took this machine's cores in both looks");
   // Four spinning ranks on two cores: one launch next to a build may leave it open.
   const int disturbed = proof["before"]["noisy"].get<int>() + proof["after"]["noisy"].get<int>();
-  if (proof["verdict"] != "FASTER" && disturbed > 0)
+  if (proof["verdict"] == "UNCLEAR" && disturbed > 0)
     SKIP("other work took this machine's cores: " << proof.dump());
   check_faster(proof);
 }
