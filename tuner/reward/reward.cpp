@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {
