@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -86,7 +87,10 @@ std::shared_ptr<const GlooTimes> read_floor(const std::string& path) {
 
 /// --policy where who chooses reads none.
 void require_that_policy_acts(const JobLeaderOptions& leader) {
-  if (leader.agent_options.policy_path.empty() || reads_policy(leader.agent)) return;
+  const auto names = agent_names();
+  const bool known = std::find(names.begin(), names.end(), leader.agent) != names.end();
+  // Which agents there are is said where one is made.
+  if (!known || leader.agent_options.policy_path.empty() || reads_policy(leader.agent)) return;
   throw Error(ErrorKind::input, "--policy does nothing here: ppo reads a policy, and " +
                                     leader.agent +
                                     " chooses; add --agent ppo, or leave --policy out");
