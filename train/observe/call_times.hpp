@@ -37,6 +37,8 @@ class CallTimes {
   /// @param start_us of the step, by the clock of the spans
   /// @param follows it comes right after the one that was added before
   void add(double start_us, const std::vector<Span>& spans, bool follows = true);
+  /// Calls of steps that nobody kept.
+  void leave_out(std::size_t calls) { left_out_ += calls; }
   [[nodiscard]] const std::vector<CallsOfStep>& steps() const { return steps_; }
   /// {"burstiness": of all gaps, "kinds": [...], "each": [[step, kind, piece, start, us], ...],
   /// "left_out": n, "steps":

@@ -33,6 +33,8 @@ class FigureCollector {
   /// @param counts as a measured step, of which every call is seen
   /// @param follows as CallTimes::add()
   void add_calls(double start_us, std::vector<Span> spans, bool counts, bool follows = true);
+  /// Calls of measured steps of which nothing was kept.
+  void leave_out_calls(std::size_t calls) { calls_.leave_out(calls); }
   /// Measured steps run within its over().
   [[nodiscard]] StepEnergy& energy() { return energy_; }
   /// The weights are at the start again: the loss curve begins here.

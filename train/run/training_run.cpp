@@ -440,6 +440,7 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
     StepTimes step = training.typical_step();
     for (const auto& calls : training.calls())
       collector.add_calls(calls.start_us, calls.spans, measured);
+    if (measured) collector.leave_out_calls(training.calls_left_out());
     for (const auto& round : done) {
       const double collective_us = is_server() ? round.total_us - round.update_us : step.exposed_us;
       add_step(samples, round.start_us, round.total_us, collective_us,

@@ -33,6 +33,8 @@ class AsynchronousTraining {
     static const std::vector<StepCalls> none;
     return steps_ ? steps_->calls() : none;
   }
+  /// See UpdateWorker::calls_left_out().
+  [[nodiscard]] std::size_t calls_left_out() const { return steps_ ? steps_->calls_left_out() : 0; }
   [[nodiscard]] std::uint64_t sent_bytes() const;
   /// Gradients and answers that this rank holds beyond weights, momentum and one gradient.
   [[nodiscard]] std::size_t held_bytes() const;

@@ -366,6 +366,7 @@ std::vector<StepTimes> UpdateWorker::work() {
   AnswerHead& answer = answers_.front();
   answer.goes_on = 1;
   calls_.clear();
+  calls_left_out_ = 0;
   while (answer.goes_on != 0) {
     stand_at_next(Standpoint::step);
     StepTimes step = worker_.step_by_itself(false);
@@ -376,9 +377,8 @@ std::vector<StepTimes> UpdateWorker::work() {
     if (leaves) std::fill_n(buffers_.gradients(), count_, 0.0F);
     if (group_) {
       step.loss = group_->mean(step.loss);
-      const double sum_us = now_us();
-      const std::size_t bytes = group_->sum();
-      note("reduce", sum_us, bytes);
+      const GroupSum sum = group_->sum();
+      noted_.spans.push_back({"reduce", 0, sum.start_us, sum.end_us, 0, sum.bytes});
     }
     push_ = {number_, clock_++, answer.version, static_cast<float>(step.loss), 0};
     if (!group_ || group_->leads()) ask_servers();
@@ -396,7 +396,10 @@ std::vector<StepTimes> UpdateWorker::work() {
     step.update_us = now_us() - there_us;
     step.total_us = now_us() - step.start_us;
     steps.push_back(step);
-    if (calls_.size() < kMostSteps) calls_.push_back(std::move(noted_));
+    if (calls_.size() < kMostSteps)
+      calls_.push_back(std::move(noted_));
+    else
+      calls_left_out_ += noted_.spans.size();
   }
   return steps;
 }

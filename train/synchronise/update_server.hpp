@@ -144,6 +144,8 @@ class UpdateWorker {
   static constexpr std::size_t kMostSteps = 10'000;
   /// Its calls in each of the first steps of the last phase.
   [[nodiscard]] const std::vector<StepCalls>& calls() const { return calls_; }
+  /// How many calls there were in the steps after those.
+  [[nodiscard]] std::size_t calls_left_out() const { return calls_left_out_; }
   [[nodiscard]] std::uint64_t sent_bytes() const {
     return sent_bytes_ + (group_ ? group_->sent_bytes() : 0);
   }
@@ -182,6 +184,7 @@ class UpdateWorker {
   std::uint32_t clock_ = 0;
   std::uint64_t sent_bytes_ = 0;
   std::vector<StepCalls> calls_;
+  std::size_t calls_left_out_ = 0;
   StepCalls noted_;  ///< of the step that goes on
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "workers/clock.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
@@ -49,11 +50,12 @@ WorkerGroup::WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, in
 
 /// Frames of one size go from each to each and are added in rank order, so that all have the same
 /// bits.
-std::size_t WorkerGroup::sum_encoded() {
+GroupSum WorkerGroup::sum_encoded() {
   codec_->begin_step();
   const auto own = static_cast<std::size_t>(group_.rank());
   const std::size_t bytes = codec_->encode_all(gradients_, frames_[own]);
   const std::uint64_t step = codec_->codec().step();
+  GroupSum sum{bytes, now_us(), 0};
   std::vector<Request> requests;
   for (std::size_t from = 0; from < frames_.size(); ++from) {
     if (from == own) continue;
@@ -64,15 +66,18 @@ std::size_t WorkerGroup::sum_encoded() {
     sent_bytes_ += bytes;
   }
   for (const Request request : requests) group_.wait(request);
+  sum.end_us = now_us();
   std::fill_n(gradients_, plan_.elements(), 0.0F);
   for (const auto& frames : frames_) decoder_->add_all(step, frames.data(), bytes, gradients_);
-  return bytes;
+  return sum;
 }
 
-std::size_t WorkerGroup::sum() {
+GroupSum WorkerGroup::sum() {
   if (codec_) return sum_encoded();
+  GroupSum sum{plan_.elements() * sizeof(float), now_us(), 0};
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) ring_->all_reduce(piece);
-  return plan_.elements() * sizeof(float);
+  sum.end_us = now_us();
+  return sum;
 }
 
 double WorkerGroup::mean(double loss) { return sum_over_ranks(group_, {loss})[0] / group_.size(); }

@@ -17,6 +17,13 @@ ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec);
 /// most, and what is kept back; of a plain sum what comes around the ring. 0 without groups.
 std::size_t group_limit_bytes(const ExchangePlan& plan, const TrainingSpec& spec);
 
+/// One sum of a group.
+struct GroupSum {
+  std::size_t bytes = 0;  ///< what a member gives: plain gradients, or its encoded message
+  double start_us = 0;    ///< of its messages, without a codec's work before and after them
+  double end_us = 0;
+};
+
 /// Workers that sum their gradients around a ring of their own, or, encoded, from each to each; the
 /// first one speaks with the server for all of them. Ranks: all of the group call the same. Host
 /// memory.
@@ -33,8 +40,7 @@ class WorkerGroup {
   }
   [[nodiscard]] bool leads() const { return group_.rank() == 0; }
   /// Gradients become the group's sum, the same bits on each.
-  /// @returns bytes of what a member gives to it: plain gradients, or its encoded message
-  std::size_t sum();
+  GroupSum sum();
   /// Of the group's losses.
   double mean(double loss);
   /// The first one's bytes come to the others.
@@ -55,7 +61,7 @@ class WorkerGroup {
   }
 
  private:
-  std::size_t sum_encoded();
+  GroupSum sum_encoded();
 
   ExchangePlan plan_;
   GroupMessages group_;

@@ -23,7 +23,7 @@
 -- step before, so that a method that meets every tau steps has the long one, too. A call that crosses the barrier is
 -- with the step in which it ended. On a GPU's queue a gap is within a step, and times are the GPU's; methods whose sums
 -- cross the step's end have none there. Methods of servers that answer each worker by itself (asp, ssp, staggered,
--- backup) call from the host on GPUs, too: every step, by the host's clock. The library's own engine (ddp) tells of no
+-- backup) call from the host on GPUs, too: every step up to the 10,000th, by the host's clock. The library's own engine (ddp) tells of no
 -- single call. Where a server answers each worker by itself a pull begins when the push has left, and waits for the
 -- answer; a message without a piece of the plan has all of them.
 WITH numbered AS (
