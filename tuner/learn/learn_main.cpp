@@ -153,8 +153,8 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed,
       steps += static_cast<std::int64_t>(episode.size());
     regret += rollout.final_regret;
     ++summed;
-    // What is kept last is the policy that is judged.
-    if (update % kWatchEvery != 0 && update != last) continue;
+    // A row is of one stage, and what is kept last is the policy that is judged.
+    if (update % kWatchEvery != 0 && update % options.updates != 0) continue;
     regret /= summed;
     const ContextEffect context = context_effect(trained.policy, watched, options.threads());
     trained.curve.push_back({{"seed", seed},
