@@ -60,6 +60,13 @@ bool has_levels(const SpaceContext& context) {
   return context.nodes >= 2 && context.ranks > context.nodes;
 }
 
+/// Over an MPI only where it is asked for by name: Open MPI's coll_han takes less, and MPICH gained
+/// nothing (reports/measured/two-levels-2026-11).
+bool has_own_levels(const SpaceContext& context, const SpaceOptions& options) {
+  return has_levels(context) &&
+         (!backend_facts(context.backend).is_mpi || !options.algorithms.empty());
+}
+
 bool is_own(const SpaceContext& context) {
   return context.architecture == Architecture::ps &&
          (context.collective == Collective::push || context.collective == Collective::pull ||
@@ -92,7 +99,7 @@ Strings algorithm_values(const SpaceContext& context, const SpaceOptions& option
     if (!wanted || (row != nullptr && !ranks_fit(row->ranks, context.ranks))) continue;
     if (backend_facts(context.backend).channels && !nccl_can(name, context)) continue;
     if (is_own_algorithm(name) && !has_own(name, context)) continue;
-    if (name == "two_level" && !has_levels(context)) continue;
+    if (name == "two_level" && !has_own_levels(context, options)) continue;
     values.push_back(name);
   }
   return values;
