@@ -293,8 +293,9 @@ std::vector<Command> make_commands(
   // itself.
   if (has_tuned_training(group) && is_host_mpi(group.backend) && backend_facts(group.backend).mca)
     request.mca.try_emplace("coll_tuned_use_dynamic_rules", "1");
-  if (const auto declared = declared_text(site.machine);
-      !declared.empty() && has_tuned_training(group))
+  MachineDeclarations machine = site.machine;
+  if (!profile.declared_aggregation.empty()) machine.aggregation = profile.declared_aggregation;
+  if (const auto declared = declared_text(machine); !declared.empty() && has_tuned_training(group))
     request.environment[kDeclaredVariable] = declared;
   if (site.cluster) reach_over_nodes(request, site.cluster->options());
   if (run_json.starts_with(kRecordsScheme)) request.inherited = {kRecordsToken};

@@ -13,6 +13,7 @@
 #include "profiles/detect/regime.hpp"
 #include "train/observe/channel_share.hpp"
 #include "tuner/action/spaces.hpp"
+#include "tuner/guards/guards.hpp"
 #include "tuner/job/step_trials.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/state_from_training.hpp"
@@ -130,6 +131,7 @@ class CallTuner final : public StepTuner {
   const TrainingSpec& spec_;
   CallSettings settings_;
   Regime regime_;  ///< the first rank's
+  bool sums_in_network_ = false;
   std::vector<StepTask> tasks_;
   std::vector<std::uint32_t> fixed_;  ///< by a table
   std::optional<StepTrials> learner_;
@@ -146,6 +148,9 @@ CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const Training
   const std::vector<nlohmann::json> facts = gather_facts(comm);
   if (!facts.empty())
     regime_ = derive_regime(facts, {config.backend, comm.library_version(), {}, {}});
+  // No other setting may run where switches sum, and the first rank alone knows.
+  const bool sums = !facts.empty() && state_from_regime(regime_.json).ina_active.value_or(false);
+  sums_in_network_ = max_over_ranks(comm, {sums ? 1.0 : 0.0}).front() > 0;
   for (std::size_t key = 0; key < settings_.keys().size(); ++key) {
     tasks_.push_back(task_of(key, plan));
     settings_.set_arms(key, shapes_of(*tasks_.back().task.space,
@@ -172,8 +177,10 @@ StepTask CallTuner::task_of(std::size_t key, const ExchangePlan& plan) const {
   one.task.key = {regime_.id,
                   {Collective::allreduce, SizeBin::of(calls.size), comm_.size(), 1,
                    Architecture::ring, config_.backend}};
-  one.task.space = std::make_shared<ActionSpace>(make_space(
-      context_of(comm_, config_.backend, calls.size), options_of(comm_, config_.backend)));
+  SpaceContext context = context_of(comm_, config_.backend, calls.size);
+  context.ina_active = sums_in_network_;
+  one.task.space =
+      std::make_shared<ActionSpace>(make_space(context, options_of(comm_, config_.backend)));
   State& state = one.task.state;
   if (!regime_.id.empty()) state = state_from_regime(regime_.json);
   set_task(state, one.task.key.task, calls.size, calls.size);
@@ -218,8 +225,11 @@ std::vector<std::uint32_t> CallTuner::from_table() {
     const ActionSpace& space = *tasks_[t].task.space;
     RegimeKey key = tasks_[t].task.key;
     key.regime = table.regimes[regime->index].id;
-    arms[t] = static_cast<std::uint32_t>(table_arm(table, key, tasks_[t]));
+    const GuardVerdict admitted = admit(tasks_[t].task.state);
+    if (admitted == GuardVerdict::pass)
+      arms[t] = static_cast<std::uint32_t>(table_arm(table, key, tasks_[t]));
     DecisionRecord said;
+    said.guard = name_of(admitted);
     said.author = {"table", "", 0};
     said.task_key = key.task.text();
     said.kind = "final";

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/statistics/descriptive.hpp"
+#include "tuner/guards/guards.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/last_choice.hpp"
 
@@ -120,6 +121,10 @@ void StepTrials::rank_tasks() {
   for (const Progress& one : progress_) all += one.share;
   for (std::size_t t = 0; t < tasks_.size(); ++t) {
     progress_[t].share = all > 0 ? progress_[t].share / all : 0;
+    if (const auto admitted = admit(tasks_[t].task.state); admitted != GuardVerdict::pass) {
+      record(t, "final", {}, admitted, {{"tried", 0}, {"flags", nlohmann::json::array()}});
+      continue;
+    }
     if (tasks_[t].task.space->arms().size() > 1 && progress_[t].share >= kLeastShare)
       order_.push_back(t);
   }

@@ -150,6 +150,32 @@ TEST_CASE("a table sets the library's all-reduces from the first step on", "[lon
   CHECK(decisions[0].arm == algorithm);
 }
 
+TEST_CASE("where switches sum, as declared, a training keeps the library's own settings",
+          "[E-144]") {
+  const bool online = GENERATE(true, false);
+  const auto job = pair_of(Backend::gloo, 2, TrainingMethod::bsp_a2a, 12,
+                           online ? kOnlineTuner : "some/where/tuned.json");
+  job->environment["DYNAMICCL_DECLARED"] = R"({"aggregation":"switchml"})";
+  ConfigurationTable table;
+  table.put_regime({"r", "somewhere else", nlohmann::json::object()});
+  TableEntry entry;
+  entry.key = {"r", {Collective::allreduce, {22}, 2, 1, Architecture::ring, Backend::gloo}};
+  entry.size = Bytes(1U << 22);
+  entry.setting.algorithm = entry.arm = "bcube";
+  table.put(entry);
+  if (!online)
+    write_table(table,
+                job->config.output_dir + "/" + tuner_file(parsed_training(job->config.cells[1])));
+  run_to_end(*job);
+  const auto records = tuned_records(*job, true);
+  CHECK(records[0].training->details.at("tuner").at("keys")[0].at("setting") == "library");
+  const auto decisions = decisions_of(*job);
+  REQUIRE(decisions.size() == 1);
+  CHECK(decisions[0].kind == "final");
+  CHECK(decisions[0].guard == "ina-passthrough");
+  CHECK(decisions[0].arm == "library");
+}
+
 TEST_CASE("a table that is not there ends the cell before a step", "[long]") {
   const auto job = pair_of(Backend::gloo, 2, TrainingMethod::bsp_a2a, 5, "nowhere.json");
   job->start();

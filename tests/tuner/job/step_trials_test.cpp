@@ -354,3 +354,29 @@ TEST_CASE("what the library does not take is not tried after an alarm either", "
   }
   CHECK(learner.alarms() >= 1);
 }
+
+TEST_CASE("where switches sum no step is tried under another setting, and the log says why",
+          "[E-144]") {
+  std::vector<StepTask> tasks{task_of(8 << 20), task_of(64 << 10)};
+  for (StepTask& one : tasks) one.task.state.ina_active = true;
+  // All that is searched elsewhere would be faster.
+  Trainer trainer{{30'000, 8'000}, {{{arm_named(tasks[0], "ring"), 0.5}}, {}}};
+  std::vector<DecisionRecord> decisions;
+  StepTrialsOptions options;
+  options.on_decision = [&](const DecisionRecord& one) { decisions.push_back(one); };
+  StepTrials learner(tasks, options);
+  for (int step = 0; step < 1000; ++step) {
+    // Calls that change re-open no search either.
+    trainer.pace = step < 500 ? 1 : 3;
+    learner.add(trainer.step(learner.arms()));
+    REQUIRE(learner.arms() == std::vector<std::uint32_t>{0, 0});
+  }
+  CHECK(learner.frozen());
+  CHECK(learner.alarms() == 0);
+  REQUIRE(decisions.size() == 2);
+  for (const DecisionRecord& one : decisions) {
+    CHECK(one.kind == "final");
+    CHECK(one.guard == "ina-passthrough");
+    CHECK(one.arm == "library");
+  }
+}
