@@ -178,11 +178,13 @@ LogLook look_at_logs(const std::vector<std::string>& paths) {
   look.ranks = ranks_told(job);
   look.verdict = verdict(job);
   look.remarks = remarks(job);
+  look.settings = settings_read(job);
   return look;
 }
 
 std::string to_text(const LogLook& look) {
   auto text = to_text(look.verdict) + to_text(look.remarks);
+  if (!look.settings.empty()) text += "  NCCL has read: " + join(look.settings, ", ") + "\n";
   for (std::size_t i = 0; i < std::min(look.not_read.size(), kMostTold); ++i)
     text += "  not read: " + look.not_read[i] + "\n";
   if (look.not_read.size() > kMostTold)
@@ -198,6 +200,7 @@ nlohmann::json to_json(const LogLook& look) {
   auto object = to_json(look.verdict);
   object.update({{"files", look.files},
                  {"ranks_told", look.ranks},
+                 {"settings", look.settings},
                  {"not_read", look.not_read},
                  {"remarks", to_json(look.remarks)}});
   return object;

@@ -14,6 +14,7 @@ bool names_logs(const std::string& word);
 struct LogLook {
   JobVerdict verdict;
   std::vector<JobRemark> remarks;
+  std::vector<std::string> settings;  ///< of NCCL, that the log says were read: settings_read()
   std::size_t files = 0;
   std::size_t ranks = 0;              ///< that are spoken of
   std::vector<std::string> not_read;  ///< "FILE: why"

@@ -90,6 +90,48 @@ constexpr std::array kSigns{
          "rdma/... resources (pod); else this is right"},
 };
 
+constexpr const char* kNoServer =
+    "the image has no ssh server, by which the launcher reaches its ranks";
+constexpr const char* kNoServerFix =
+    "an image with openssh-server, or ranks without ssh: an agent that enters the containers "
+    "(mpirun --mca plm_rsh_agent, mpiexec -launcher-exec: kubectl exec, docker exec), as "
+    "`dynamiccl run` brings its own";
+constexpr const char* kPmix = "the ranks' PMIx and the launcher's do not understand each other";
+constexpr const char* kPmixFix =
+    "srun --mpi=list and ompi_info (in the image) name the versions: an Open MPI of the host's "
+    "major version of PMIx; where they agree, PMIX_MCA_gds=hash does without the memory that a "
+    "container hides, and rootless Podman needs --userns=keep-id";
+
+/// What others than NCCL say: launchers, their daemons, and who catches signals. Their rows are
+/// numbered on behind NCCL's.
+constexpr std::array kOtherSigns{
+    Sign{"sshd: No such file or directory", "", "no-sshd", kNoServer, kNoServerFix},
+    Sign{"sshd: not found", "", "no-sshd", kNoServer, kNoServerFix},
+    Sign{"PMIX ERROR:", "", "pmix", kPmix, kPmixFix},
+    Sign{"OPAL ERROR: Unreachable in file pmix", "", "pmix", kPmix, kPmixFix},
+    Sign{"libnccl-profiler", "0x", "profiler-crash",
+         "a rank crashed inside of the profiler plugin that NCCL has loaded",
+         "NCCL_PROFILER_PLUGIN=none for one start: if that runs, a plugin that was built for this "
+         "NCCL"},
+    Sign{"ras", "0x", "ras-crash", "a rank crashed in the thread of NCCL's RAS",
+         "NCCL_RAS_ENABLE=0, or a newer NCCL: none of the job's calls needs RAS"},
+};
+
+const Sign& sign_at(std::size_t index) {
+  return index < kSigns.size() ? kSigns.at(index) : kOtherSigns.at(index - kSigns.size());
+}
+
+/// "... 0x122927 rasMsgHandlePeersUpdate() ...": a function of RAS in a stack.
+bool in_ras(Line line) {
+  for (auto at = line.find(" ras"); at != Line::npos; at = line.find(" ras", at + 1)) {
+    const auto name = line.substr(at + 4, line.find('(', at) - at - 4);
+    if (line.find('(', at) != Line::npos && !name.empty() && name.front() >= 'A' &&
+        name.front() <= 'Z' && name.find(' ') == Line::npos)
+      return true;
+  }
+  return false;
+}
+
 /// Whether NCCL looks for a plugin by itself and finds none, as on most healthy machines: nobody
 /// has asked for it.
 bool lacks_default(const LoggedJob& job, const std::string& process, Line message) {
@@ -113,8 +155,26 @@ void read_tuner(LoggedJob& job, const std::string& process, Line message) {
       message.starts_with("TUNER/Plugin: Using internal"))
     return;
   for (auto& [index, sign] : job.signs)
-    if (Line(kSigns.at(index).id) == "no-tuner") sign.lines.erase(process);
+    if (Line(sign_at(index).id) == "no-tuner") sign.lines.erase(process);
   std::erase_if(job.signs, [](const auto& sign) { return sign.second.lines.empty(); });
+}
+
+/// "NCCL_SOCKET_NTHREADS set by environment to 4.": it is in force, which silence leaves open.
+void read_setting(LoggedJob& job, const std::string& process, Line message) {
+  constexpr Line kSet = " set by environment to ";
+  constexpr std::size_t kMostSettings = 256;
+  constexpr std::size_t kLongestValue = 120;
+  if (job.speakers.size() < kMostSpeakers) job.speakers.insert(process);
+  const auto at = message.find(kSet);
+  const auto name = message.substr(0, at);
+  if (at == Line::npos || !name.starts_with("NCCL_") || name.find(' ') != Line::npos) return;
+  auto value = trim(message.substr(at + kSet.size()));
+  if (value.ends_with('.')) value.remove_suffix(1);
+  if (job.settings.size() >= kMostSettings && !job.settings.contains(std::string(name))) return;
+  auto& values = job.settings[std::string(name)];
+  if (values.size() >= kMostSettings) return;
+  auto& by = values[std::string(value.substr(0, kLongestValue))];
+  if (by.size() < kMostSpeakers) by.insert(process);
 }
 
 bool is_bridge(Line interface) {
@@ -256,6 +316,7 @@ void read_log_remark(LoggedJob& job, const std::string& host, const std::string&
     if (own != host) own.clear();
   }
   read_tuner(job, process, message);
+  read_setting(job, process, message);
   if (lacks_default(job, process, message)) return;
   for (std::size_t i = 0; i < kSigns.size(); ++i) {
     if (message.find(kSigns[i].words) == Line::npos) continue;
@@ -266,16 +327,51 @@ void read_log_remark(LoggedJob& job, const std::string& host, const std::string&
   }
 }
 
+void read_other_remark(LoggedJob& job, Line line) {
+  // Healthy processes have such stacks, too, where somebody has them printed.
+  constexpr int kLongestStack = 64;
+  if (line.find("Process received signal") != Line::npos ||
+      line.find("Caught signal ") != Line::npos)
+    job.stack_lines_left = kLongestStack;
+  const bool crashed = job.stack_lines_left > 0;
+  if (crashed) --job.stack_lines_left;
+  for (std::size_t i = 0; i < kOtherSigns.size(); ++i) {
+    const auto& sign = kOtherSigns[i];
+    if (line.find(sign.words) == Line::npos || line.find(sign.also) == Line::npos) continue;
+    const Line id = sign.id;
+    if (id.ends_with("-crash") && !crashed) continue;
+    if (id == "ras-crash" && !in_ras(line)) continue;
+    auto& lines = job.signs[kSigns.size() + i].lines;
+    const auto text = line.substr(0, kLongestRemark);
+    if (lines.size() < kMostSpeakers) lines.emplace(text, text);
+    return;
+  }
+}
+
+std::vector<std::string> settings_read(const LoggedJob& job) {
+  std::vector<std::string> said;
+  for (const auto& [name, values] : job.settings)
+    for (const auto& [value, by] : values)
+      said.push_back(fmt::format(
+          "{}={}{}", name, value,
+          by.size() == job.speakers.size()
+              ? ""
+              : fmt::format(" ({} of {})", by.size(), counted(job.speakers.size(), "process"))));
+  return said;
+}
+
 std::vector<JobRemark> remarks(const LoggedJob& job) {
   std::vector<JobRemark> found;
   std::set<std::string> told;
   for (const auto& [index, seen] : job.signs) {
-    const Sign& sign = kSigns.at(index);
+    const Sign& sign = sign_at(index);
     if (!told.insert(sign.id).second) continue;
     found.push_back(
         {sign.id,
          fmt::format(
-             "{}: \"{}: {}\"{}", sign.means, seen.lines.begin()->first, seen.lines.begin()->second,
+             "{}: \"{}{}\"{}", sign.means,
+             index < kSigns.size() ? seen.lines.begin()->first + ": " : "",
+             seen.lines.begin()->second,
              seen.lines.size() > 1 ? fmt::format(" and {} more", seen.lines.size() - 1) : ""),
          sign.fix});
   }

@@ -300,6 +300,7 @@ void read_nccl_line(LoggedJob& job, Line line) {
     if (message.find(": opCount ") != Line::npos) return read_call(job, *speaker, message);
     return read_start(job, *speaker, message);
   }
+  read_other_remark(job, line);
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ struct LoggedJob {
   std::map<std::pair<int, int>, std::string> hops;  ///< "P2P", "SHM" or "NET", the fastest of ranks
   /// A rank's, as far as hops tell; "" = several, as communicators count their ranks by themselves.
   std::map<int, std::string> host_of;
+  /// What NCCL says that it has read of its environment: by name and value, by which processes.
+  std::map<std::string, std::map<std::string, std::set<std::string>>> settings;
+  std::set<std::string> speakers;  ///< processes of NCCL's lines
+  int stack_lines_left = 0;        ///< of a crash that is being told
 
   /// How many ranks hops tell of.
   [[nodiscard]] std::size_t ranks_in_hops() const;
@@ -79,6 +83,12 @@ void read_log_text(LoggedJob& job, std::string_view text);
 /// What one message of NCCL means besides hangs: what it lacks, which way it takes.
 void read_log_remark(LoggedJob& job, const std::string& host, const std::string& process,
                      std::string_view message);
+
+/// "NCCL_SOCKET_NTHREADS=4 (2 of 4 processes)": what NCCL has read, each with who, where not all.
+std::vector<std::string> settings_read(const LoggedJob& job);
+
+/// The like of a line that is not NCCL's: of launchers, their daemons, and stacks of crashes.
+void read_other_remark(LoggedJob& job, std::string_view line);
 
 /// A dump of PyTorch's flight recorder. @param rank whose it is
 void read_flight_record(LoggedJob& job, const nlohmann::json& dump, int rank);

@@ -3,6 +3,7 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +13,8 @@
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 
@@ -67,6 +70,34 @@ class ImportedLaunches {
   nlohmann::json printed_;
   std::string said_;
 };
+
+/// What eight GPUs take that have a start-up of 17.4 us, and from 1 MiB on another protocol.
+double nvlink_us(double bytes) {
+  return bytes < (1 << 20) ? 17.4 + 2e-5 * bytes : 25 + bytes / 216e3;
+}
+
+/// A table as nccl-tests prints it: every second size from 8 bytes to 4 GiB, and the others.
+std::string every_second_size(int first) {
+  std::string text =
+      "# Collective test starting: all_reduce_perf\n"
+      "# nThread 1 nGpus 8 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: "
+      "20 agg iters: 1 validation: 1 graph: 0\n# Using devices\n";
+  for (int rank = 0; rank < 8; ++rank)
+    text += fmt::format("#  Rank {:2} Group  0 Pid   4121 on  node1 device  {} [0000:1b:00] GPU\n",
+                        rank, rank);
+  text +=
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
+      "time   algbw   busbw #wrong\n";
+  for (int power = first; power <= 32; power += 2) {
+    const double bytes = std::ldexp(1.0, power);
+    const double us = nvlink_us(bytes);
+    const auto figures = fmt::format("{:8.2f} {:7.2f} {:7.2f}      0", us, bytes / us / 1e3,
+                                     bytes / us / 1e3 * 2 * 7 / 8);
+    text += fmt::format("{:12.0f} {:12.0f}     float     sum      -1 {} {}\n", bytes, bytes / 4,
+                        figures, figures);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -325,4 +356,32 @@ TEST_CASE("a copy is refused as a launch, whatever its name", "[G-01]") {
   // Imports of their own are told as known, as before.
   const auto single = run({"import", a, b, "--ranks", "4", "--db", db, "--json"});
   CHECK(nlohmann::json::parse(single.out)[1]["outcome"] == "already there");
+}
+
+TEST_CASE("a measured NCCL table gives a simulator floor and slope, which foretell other sizes") {
+  const dynamiccl::testing::Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const auto imported = run({"import", folder.file("half.txt", every_second_size(3)), "--db", db});
+  INFO(imported.err);
+  REQUIRE(imported.exit_code == 0);
+  QueryScope scope;
+  scope.where = {{"in_place", "false"}};
+  const Table table = named_query(Reader(db), "fit", scope);
+  const TableView lines(table);
+  const auto foretold = [&](double bytes) {
+    double us = 0;
+    for (std::size_t i = lines.size(); i-- > 0;)
+      if (lines.text(i, "model") != "one line" &&
+          bytes <= static_cast<double>(lines.integer(i, "to_bytes")))
+        us = *lines.real(i, "alpha_us") + *lines.real(i, "beta_us_per_byte") * bytes;
+    return us;
+  };
+  // The sizes that the table did not have.
+  for (int power = 4; power <= 30; power += 2) {
+    const double bytes = std::ldexp(1.0, power);
+    INFO(bytes);
+    CHECK(std::abs(foretold(bytes) / nvlink_us(bytes) - 1) < 0.05);
+  }
+  // The wire alone would have said a thousandth of what a small message takes.
+  CHECK(foretold(16) > 17);
 }

@@ -206,6 +206,68 @@ TEST_CASE("two ranks that were given one GPU are told") {
              "one-gpu", "CUDA_VISIBLE_DEVICES");
 }
 
+TEST_CASE("an image without an ssh server is told with how to start ranks without one") {
+  check_only("/bin/bash: line 1: /usr/sbin/sshd: No such file or directory\n", "no-sshd",
+             "plm_rsh_agent");
+  check_only("sh: 1: /usr/sbin/sshd: not found\n", "no-sshd", "kubectl exec");
+  CHECK(remarks_of("Starting sshd: /usr/sbin/sshd -p 2222\n").empty());
+}
+
+TEST_CASE("a PMIx that the launcher does not understand is told with both ways out") {
+  const std::string unpacked =
+      "[nid20018:8214] UNPACK-PMIX-VALUE: UNSUPPORTED TYPE 104\n"
+      "[nid20018:8214] PMIX ERROR: OUT-OF-RESOURCE in file base/bfrop_base_unpack.c at line 750\n"
+      "[nid20019:3247] PMIX ERROR: OUT-OF-RESOURCE in file base/bfrop_base_unpack.c at line 750\n";
+  check_only(unpacked, "pmix", "srun --mpi=list");
+  CHECK_THAT(remarks_of(unpacked).front().says,
+             ContainsSubstring("\"[nid20018:8214] PMIX ERROR") && ContainsSubstring(" and 1 more"));
+  CHECK_THAT(remarks_of(unpacked).front().fix, ContainsSubstring("--userns=keep-id"));
+  check_only("[lx0553:3042] OPAL ERROR: Unreachable in file pmix2x_client.c at line 109\n", "pmix",
+             "PMIX_MCA_gds=hash");
+}
+
+TEST_CASE("a crash in NCCL's RAS or in a profiler plugin is told with what leaves it out") {
+  const std::string caught =
+      "[h20-01:3755:0:3767] Caught signal 11 (Segmentation fault: address not mapped to object at "
+      "address 0x48)\n==== backtrace (tid:   3767) ====\n"
+      " 0 0x000000000003c050 __sigaction()  ???:0\n";
+  const std::string in_ras =
+      " 1 0x0000000000122927 rasMsgHandlePeersUpdate()  /opt/nccl/src/ras/peers.cc:431\n"
+      " 2 0x0000000000125331 rasThreadMain(void*)()  /opt/nccl/src/ras/ras.cc:520\n";
+  check_only(said("h20-01", 0, "RAS client listening socket at ::1<28028>") + caught + in_ras,
+             "ras-crash", "NCCL_RAS_ENABLE=0");
+  check_only(caught +
+                 " 1 0x0000000000003ab1 exampleProfilerStopEvent()  "
+                 "/opt/nccl/lib/libnccl-profiler-example.so:0\n",
+             "profiler-crash", "NCCL_PROFILER_PLUGIN=none");
+  check_only(
+      "[h20-01:03755] *** Process received signal ***\n[h20-01:03755] Signal: Segmentation fault "
+      "(11)\n[h20-01:03755] [ 3] /opt/lib/libnccl-profiler-example.so(+0x3ab1)[0x7f1b9ab1]\n",
+      "profiler-crash", "built for this NCCL");
+  // Whoever prints the stacks of ranks that live finds RAS's thread in each.
+  CHECK(remarks_of(in_ras).empty());
+  CHECK(remarks_of(caught + " 1 0x0000000000012292 ncclAllReduce()  ???:0\n").empty());
+}
+
+TEST_CASE("settings that NCCL has read are listed, and with how many where not by all") {
+  LoggedJob job;
+  read_log_text(job, said("node-1", 0, "NCCL_SOCKET_NTHREADS set by environment to 4.") +
+                         said("node-1", 1, "NCCL_SOCKET_NTHREADS set by environment to 4.") +
+                         said("node-1", 0, "NCCL_NSOCKS_PERTHREAD set by environment to 2.") +
+                         said("node-1", 1, "NCCL_SOCKET_IFNAME set by environment to eth0"));
+  CHECK(settings_read(job) == std::vector<std::string>{"NCCL_NSOCKS_PERTHREAD=2 (1 of 2 processes)",
+                                                       "NCCL_SOCKET_IFNAME=eth0 (1 of 2 processes)",
+                                                       "NCCL_SOCKET_NTHREADS=4"});
+  LogLook look;
+  look.settings = settings_read(job);
+  CHECK_THAT(to_text(look), ContainsSubstring("  NCCL has read: NCCL_NSOCKS_PERTHREAD=2 (1 of 2"));
+  CHECK(to_json(look).at("settings").size() == 3);
+  // What was typed wrongly is read by nobody, and is not there.
+  LoggedJob silent;
+  read_log_text(silent, said("node-1", 0, "Bootstrap : Using eth0:10.8.0.4<0>"));
+  CHECK(settings_read(silent).empty());
+}
+
 TEST_CASE("a log's remarks stand below its verdict, and in its JSON") {
   LogLook look;
   look.remarks = remarks_of(said("a", 0, "NET/IB : No device found.") +
