@@ -13,8 +13,8 @@
 namespace dynamiccl {
 namespace {
 
-/// Slower in one look, and in none that could tell since.
 constexpr const char* kUnconfirmed = "unconfirmed";
+constexpr const char* kUnsupported = "unsupported";
 
 std::string cell_words(const CellFigure& f) {
   std::string text = fmt::format(
@@ -88,7 +88,8 @@ void add_findings(Gate& gate) {
   }
   for (const auto& group : missing_groups(gate.comparison.missing))
     if (group.missing_in == "B")
-      gate.findings.push_back({"failed", group.what + ": " + group.reason, ""});
+      gate.findings.push_back({group.reason.starts_with(kUnsupported) ? kUnsupported : "failed",
+                               group.what + ": " + group.reason, ""});
 }
 
 const GateFinding* finding_of(const Gate& gate, const std::string& cell) {
@@ -111,15 +112,6 @@ bool cannot_tell(const ComparedCell& cell) {
   const auto& interval = cell.time_ratio.interval;
   return cell.verdict == Verdict::not_judged ||
          (cell.verdict == Verdict::unclear && interval && interval->high >= kBlind);
-}
-
-/// Why a look does not see a cell.
-std::string why_unseen(const Gate& look, const std::string& cell) {
-  for (const auto& one : look.comparison.missing)
-    if (key_of(one.figure) == cell) return one.reason;
-  const bool there = std::ranges::any_of(
-      look.comparison.cells, [&](const ComparedCell& one) { return key_of(one.b) == cell; });
-  return there ? "it was timed otherwise" : "it has no result in that regime";
 }
 
 /// A look at what had tripped, and why it sees nothing: "" where it does.
@@ -149,11 +141,32 @@ bool settle(GateFinding& finding, const Gate& look, const ComparedCell& seen) {
   return false;
 }
 
-/// What a look makes of a cell's finding that it measured, but not well enough.
-void leave_open(GateFinding& finding) {
-  if (finding.what != "slower") return;
+/// The cell's verdict as the finding has it: JUnit rests on it.
+void tell_cell(Gate& gate, const GateFinding& finding, const std::string& failures) {
+  for (auto& cell : gate.comparison.cells)
+    if (key_of(cell.b) == finding.cell) {
+      cell.verdict = Verdict::unclear;
+      cell.failures_b = failures;
+      cell.note = finding.text;
+    }
+}
+
+/// What was slower or failed in one look is neither confirmed nor cleared by one that does not see
+/// it, or not well enough.
+void leave_open(Gate& gate, GateFinding& finding, const std::string& why) {
+  constexpr std::string_view kOnce = "; once: ";
+  if (finding.what != "slower" && finding.what != "failed" && finding.what != kUnconfirmed) return;
   finding.what = kUnconfirmed;
-  finding.text += "; slower once: measured again, its launches waited or differ too much to tell";
+  finding.text =
+      fmt::format("{}{}{}", finding.text.substr(0, finding.text.find(kOnce)), kOnce, why);
+  tell_cell(gate, finding, "");
+}
+
+/// Why a cell came to no result when it was measured again; "" where it was not even tried.
+std::string lost_in(const Gate& look, const std::string& cell) {
+  for (const auto& one : look.comparison.missing)
+    if (key_of(one.figure) == cell && one.missing_in == "B") return one.reason;
+  return "";
 }
 
 /// What a gate on a busy machine is worth; "" where it would have seen a tenth.
@@ -181,7 +194,7 @@ Verdict Gate::verdict() const {
   const auto has = [&](std::string_view what) {
     return std::ranges::any_of(findings, [&](const auto& one) { return one.what == what; });
   };
-  if (has("slower") || has("failed")) return Verdict::slower;
+  if (has("slower") || has("failed") || has(kUnsupported)) return Verdict::slower;
   if (has(kUnconfirmed)) return Verdict::unclear;
   const bool judged = std::ranges::any_of(comparison.cells, [](const ComparedCell& cell) {
     if (cell.verdict == Verdict::same || cell.verdict == Verdict::faster) return true;
@@ -208,8 +221,9 @@ std::string Gate::outcome() const {
   if (found == Verdict::same) return "passed" + hidden_text(*this);
   const auto open = std::ranges::count(findings, kUnconfirmed, &GateFinding::what);
   if (open > 0)
-    return fmt::format("not decided: {} slower once, and measured again could not be judged",
-                       open == 1 ? "a cell was" : fmt::format("{} cells were", open));
+    return fmt::format(
+        "not decided: {} slower or failed once, and measured again could not be judged",
+        open == 1 ? "a cell was" : fmt::format("{} cells were", open));
   const std::string nothing = "nothing could be judged";
   if (!may_hide()) return nothing;
   return fmt::format("{}: each cell could be {:g} times slower without showing{}", nothing, kBlind,
@@ -233,20 +247,22 @@ Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOp
 Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
                const ComparisonOptions& options) {
   const auto [look, blind] = looked_again(std::move(reference), std::move(again), options);
-  const std::string unseen = "; not judged again: ";
   std::vector<std::string> left;
   for (auto& finding : gate.findings) {
     if (std::ranges::find(gate.tripped, finding.cell) == gate.tripped.end()) continue;
     const auto* seen = seen_in(look, finding.cell);
-    if (seen == nullptr) {
-      if (finding.what != "not judged")
-        finding.text = finding.text.substr(0, finding.text.find(unseen)) + unseen +
-                       (blind.empty() ? why_unseen(look, finding.cell) : blind);
-      left.push_back(finding.cell);
+    const auto lost = seen == nullptr ? lost_in(look, finding.cell) : "";
+    if (!lost.empty()) {
+      finding.what = "failed";
+      finding.text += "; no result when it was measured again: " + lost;
+      tell_cell(gate, finding, lost);
       continue;
     }
-    if (finding.what != "failed" && cannot_tell(*seen)) {
-      leave_open(finding);
+    if (seen == nullptr || (finding.what != "failed" && cannot_tell(*seen))) {
+      leave_open(gate, finding,
+                 seen != nullptr ? "measured again, its launches waited or differ too much to tell"
+                 : blind.empty() ? "not judged again: it was timed otherwise, or elsewhere"
+                                 : "not judged again: " + blind);
       left.push_back(finding.cell);
       continue;
     }
@@ -258,6 +274,13 @@ Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
     }
   }
   gate.tripped = std::move(left);
+  return gate;
+}
+
+Gate closed(Gate gate) {
+  for (auto& finding : gate.findings)
+    if (finding.what != kUnconfirmed && std::ranges::count(gate.tripped, finding.cell) > 0)
+      leave_open(gate, finding, "no look was left that would confirm it");
   return gate;
 }
 

@@ -10,7 +10,8 @@ namespace dynamiccl {
 
 /// What a gate says of one cell or group of cells.
 struct GateFinding {
-  std::string what;       ///< "slower", "failed", "no reference", "not judged", "cleared",
+  std::string what;       ///< "slower", "failed", "unsupported" (cannot run here any more),
+                          ///< "no reference", "not judged", "cleared",
                           ///< "unconfirmed": slower once, and no later look could tell
   std::string text;       ///< one line
   std::string cell = {};  ///< its id; "" = a group of cells, or one not to be looked at again
@@ -28,8 +29,9 @@ struct Gate {
   /// sizes its batches for itself.
   std::vector<std::string> tripped;
 
-  /// SLOWER where a cell is slower or failed; UNCLEAR where one is unconfirmed; SAME where of at
-  /// least one it is sure that it is not slower, or not by kBlind; else UNCLEAR.
+  /// SLOWER where a cell is slower, failed or cannot run any more; UNCLEAR where one is
+  /// unconfirmed; SAME where of at least one it is sure that it is not slower, or not by kBlind;
+  /// else UNCLEAR.
   [[nodiscard]] Verdict verdict() const;
   /// How many times slower half of the cells may be without that this would show: the median
   /// of their intervals' upper ends. nullopt where no cell has an interval.
@@ -44,9 +46,12 @@ struct Gate {
 Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOptions& options);
 
 /// The next, after what had tripped was measured again: only what is slower in both stays so. What
-/// it did not see, or timed otherwise, stays as it was, and tripped. What it saw too badly to tell
-/// is unconfirmed, and tripped: who differs so much now may have done so in the first look.
+/// it did not see, or too badly to tell, is unconfirmed, and tripped: who differs so much now may
+/// have done so in the first look.
 Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
                const ComparisonOptions& options);
+
+/// After the last look: what is slower in one alone is unconfirmed.
+Gate closed(Gate gate);
 
 }  // namespace dynamiccl

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -77,8 +78,7 @@ class StoredExperiment {
   std::string path_;
 };
 
-/// The experiment's file, else the reference's experiment. What is written for it is gone again
-/// before anything is measured, so that no killed gate leaves it.
+/// The experiment's file, else the reference's experiment, in a file that no killed gate leaves.
 LoadedExperiment loaded_for(ExperimentArguments& arguments, const SideSelection& reference,
                             const std::string& db) {
   std::optional<StoredExperiment> stored;
@@ -131,14 +131,12 @@ class Looks {
 
   /// The ids of a run's cells that tripped.
   [[nodiscard]] std::set<std::string> ids_of(const std::string& run, const Gate& gate) const {
-    const Table table = Reader(shared_.db)
-                            .query(
-                                "SELECT DISTINCT run_id, environment, backend, architecture, "
-                                "collective, size_bytes, "
-                                "ranks, datatype, algorithm, in_place, group_knobs, cell_knobs, "
-                                "cell_id FROM v_cell WHERE "
-                                "run_id = ?1",
-                                {run});
+    const Reader reader(shared_.db);
+    const Table table = reader.query(
+        "SELECT DISTINCT run_id, environment, backend, architecture, collective, size_bytes, "
+        "ranks, datatype, algorithm, in_place, group_knobs, cell_knobs, cell_id FROM v_cell "
+        "WHERE run_id = ?1",
+        {run});
     const TableView rows(table);
     std::set<std::string> ids;
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -181,8 +179,10 @@ void print_gate(const Gate& gate, const std::string& run, int code, const Shared
   }
   std::string text;
   for (const auto& [what, line, cell] : gate.findings) {
-    const bool bad = what == "slower" || what == "failed";
-    text += fmt::format("{}: {}\n", !bad ? what : what == "slower" ? "SLOWER" : "FAILED", line);
+    const bool bad = what == "slower" || what == "failed" || what == "unsupported";
+    std::string head = what;
+    for (char& c : head) c = bad ? static_cast<char>(std::toupper(c)) : c;
+    text += fmt::format("{}: {}\n", head, line);
   }
   text += fmt::format("gate: {}, {} compared with run {} of {}: {}\n", run.substr(0, 8),
                       counted(gate.comparison.cells.size(), "cell"),
@@ -211,6 +211,7 @@ int run_gate(GateArguments arguments, const Shared& shared) {
     if (looks.interrupted_by() != 0) return 128 + looks.interrupted_by();
     gate = next_look(std::move(gate), reference, looks.side(again), options);
   }
+  if (!arguments.once) gate = closed(std::move(gate));
   const int code = gate.verdict() == Verdict::slower    ? exit_code::kRegression
                    : gate.verdict() == Verdict::unclear ? exit_code::kUnclear
                                                         : exit_code::kFine;
@@ -241,14 +242,13 @@ void add_gate_verb(CLI::App& app, Shared& shared) {
       "good\n"
       "  dynamiccl gate reference.sqlite                          the reference's own experiment\n"
       "  dynamiccl gate reference.sqlite nightly.toml --only 'size >= 1MiB' --junit gate.xml\n"
-      "Exit codes: 0 passed, 3 a cell is slower or failed, twice, or has no result any more; 5 it\n"
-      "cannot be said: no cell has a reference of the regime here, or launches differ so much "
-      "that\n"
-      "each could be a quarter slower without showing, or what was slower once could not be "
-      "judged\n"
-      "when it was measured again; 2 wrong input or unlike protocols, 130 Ctrl-C. A regime "
-      "without\n"
-      "a reference is reported and fails nothing.");
+      "Exit codes: 0 passed, 3 a cell is slower or failed, twice, or has no result any more, or "
+      "is\n"
+      "UNSUPPORTED here (--only leaves it out); 5 it cannot be said: no cell has a reference of\n"
+      "this regime, or launches differ so much that each could be a quarter slower unseen, or "
+      "what\n"
+      "was slower once was not judged again; 2 wrong input or unlike protocols, 130 Ctrl-C. A\n"
+      "regime without a reference is reported and fails nothing.");
   verb->callback([arguments, &shared] { shared.exit_code = run_gate(*arguments, shared); });
 }
 

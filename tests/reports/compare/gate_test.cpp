@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "reports/render/comparison_junit.hpp"
 #include "tests/reports/compare/compared_runs.hpp"
 
 using namespace dynamiccl;
@@ -95,30 +96,39 @@ TEST_CASE("a look that was timed otherwise clears nothing, and a third one may j
       first_look(reference, timed(drawn("now", random, 2), "batched"), gate_options());
   REQUIRE(first.tripped.size() >= 1);
   auto again = timed(drawn("again", random, 2), "isolated");
-  const auto slow = [](const Gate& gate, const char* words) {
+  const auto said = [](const Gate& gate, const char* what, const char* words) {
     return std::ranges::count_if(gate.findings, [&](const auto& one) {
-      return one.what == "slower" && one.text.find(words) != std::string::npos;
+      return one.what == what && one.text.find(words) != std::string::npos;
     });
   };
   const Gate none_alike = next_look(first, reference, again, gate_options());
-  CHECK(none_alike.verdict() == Verdict::slower);
-  CHECK(slow(none_alike, "not judged again") == static_cast<std::ptrdiff_t>(first.tripped.size()));
+  CHECK(none_alike.verdict() == Verdict::unclear);
+  CHECK(said(none_alike, "unconfirmed", "; once: not judged again") ==
+        static_cast<std::ptrdiff_t>(first.tripped.size()));
   CHECK(none_alike.tripped == first.tripped);
   for (auto& figure : again.figures)
     if (figure.size_bytes != 1024 << 7) figure.cadences = {"batched"};
   const Gate one_unlike = next_look(first, reference, again, gate_options());
-  CHECK(one_unlike.verdict() == Verdict::slower);
-  CHECK(slow(one_unlike, "; not judged again: it was timed otherwise") == 1);
+  CHECK(one_unlike.verdict() == Verdict::unclear);
+  CHECK(said(one_unlike, "unconfirmed", "; once: not judged again: it was timed otherwise") == 1);
   REQUIRE(one_unlike.tripped.size() == 1);
   const Gate third =
       next_look(one_unlike, reference, timed(drawn("third", random, 2), "batched"), gate_options());
   CHECK(third.tripped.empty());
-  CHECK(slow(third, "; measured twice") == 1);
-  CHECK(slow(third, "not judged again") == 0);
+  CHECK(said(third, "slower", "; measured twice") == 1);
+  CHECK(said(third, "slower", "not judged again") == 0);
   const Gate cleared =
       next_look(one_unlike, reference, timed(drawn("third", random, 1), "batched"), gate_options());
   CHECK(cleared.verdict() == Verdict::same);
-  CHECK(slow(cleared, "") == 0);
+  CHECK(said(cleared, "slower", "") == 0);
+  // What had a result once and has none now is no matter of timing.
+  auto lost = timed(drawn("lost", random, 2), "batched");
+  for (auto& figure : lost.figures)
+    if (figure.size_bytes == 1024 << 7) lost.without_result.push_back({figure, "failed: a hang"});
+  std::erase_if(lost.figures, [](const auto& figure) { return figure.size_bytes == 1024 << 7; });
+  const Gate failed = next_look(one_unlike, reference, lost, gate_options());
+  CHECK(failed.verdict() == Verdict::slower);
+  CHECK(said(failed, "failed", "no result when it was measured again: failed: a hang") == 1);
 }
 
 TEST_CASE("a cell that the first look timed otherwise is said and looked at again") {
@@ -136,8 +146,14 @@ TEST_CASE("a cell that the first look timed otherwise is said and looked at agai
   REQUIRE(once.findings.size() == 1);
   CHECK(once.findings[0].what == "slower");
   CHECK(once.tripped == first.tripped);
+  // With no look left, once is not twice.
+  const Gate ended = closed(once);
+  CHECK(ended.verdict() == Verdict::unclear);
+  CHECK(ended.findings[0].what == "unconfirmed");
+  CHECK(closed(first).findings[0].what == "not judged");
   const Gate twice = next_look(once, reference, drawn("third", random, 2), gate_options());
   CHECK(twice.verdict() == Verdict::slower);
+  CHECK(closed(twice).verdict() == Verdict::slower);
   CHECK_THAT(twice.findings[0].text, ContainsSubstring("; measured twice"));
   const Gate same = next_look(first, reference, drawn("again", random, 1), gate_options());
   CHECK(same.verdict() == Verdict::same);
@@ -161,8 +177,13 @@ TEST_CASE("a look that is too unsteady to tell neither clears nor fails what was
   CHECK(open.findings[0].what == "unconfirmed");
   CHECK_THAT(open.findings[0].text, ContainsSubstring("differ too much to tell"));
   CHECK(open.outcome() ==
-        "not decided: a cell was slower once, and measured again could not be judged");
+        "not decided: a cell was slower or failed once, and measured again could not be judged");
   CHECK(open.tripped == first.tripped);
+  // JUnit says the same as the exit code.
+  CHECK_THAT(comparison_junit(first.comparison), ContainsSubstring("<failure type=\"SLOWER\""));
+  CHECK_THAT(comparison_junit(open.comparison), !ContainsSubstring("<failure") &&
+                                                    ContainsSubstring("failures=\"0\"") &&
+                                                    ContainsSubstring("differ too much to tell"));
   const Gate twice = next_look(open, reference, drawn("third", random, 1.5), gate_options());
   CHECK(twice.verdict() == Verdict::slower);
   const Gate cleared = next_look(open, reference, drawn("third", random, 1), gate_options());
@@ -230,6 +251,22 @@ TEST_CASE("a gate in which nothing comes to a result any more fails") {
   CHECK(gate.findings[0].what == "failed");
   CHECK_THAT(gate.findings[0].text,
              ContainsSubstring("20 cells") && ContainsSubstring("failed: no start"));
+}
+
+TEST_CASE("a gate names what cannot run here any more apart from what failed, and does not pass") {
+  std::mt19937_64 random(2);
+  const auto reference = drawn("reference", random, 1);
+  auto now = drawn("now", random, 1);
+  now.without_result.push_back({now.figures.back(), "unsupported: no GPU is here"});
+  now.figures.pop_back();
+  const Gate gate = first_look(reference, now, gate_options());
+  CHECK(gate.verdict() == Verdict::slower);
+  REQUIRE(gate.findings.size() == 1);
+  CHECK(gate.findings[0].what == "unsupported");
+  CHECK_THAT(gate.findings[0].text,
+             ContainsSubstring("1 cell") && ContainsSubstring("unsupported: no GPU is here"));
+  // Measured again it would be no other.
+  CHECK(gate.tripped.empty());
 }
 
 TEST_CASE("a regime without a reference is said and fails nothing") {
