@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <regex>
 #include <string_view>
 
@@ -39,6 +40,27 @@ bool is_identifier(const std::string& name) {
   return name.size() == 36 && std::all_of(name.begin(), name.end(), [](char c) {
            return std::isxdigit(static_cast<unsigned char>(c)) != 0 || c == '-';
          });
+}
+
+constexpr const char* kLeftOut = "(left out)";
+
+/// A machine's file that somebody wrote, and none of those that come along.
+bool is_own_machine(const std::string& machine) {
+  return machine.find('/') != std::string::npos || machine.ends_with(".toml");
+}
+
+/// Of `key = ` at a text's end, of inline tables and dotted keys too: "key"; "" = no such end.
+std::string key_before(std::string_view text) {
+  const auto cut = [&](std::string_view dropped) {
+    const auto last = text.find_last_not_of(dropped);
+    text = last == std::string_view::npos ? "" : text.substr(0, last + 1);
+  };
+  cut(" \t");
+  if (!text.ends_with('=')) return "";
+  text.remove_suffix(1);
+  cut(" \t\"'");
+  const auto before = text.find_last_of(" \t\n.,{\"'");
+  return std::string(before == std::string_view::npos ? text : text.substr(before + 1));
 }
 
 bool looks_like_path(const std::string& text) {
@@ -85,9 +107,11 @@ void Anonymizer::look_at_string(const std::string& key, const std::string& text)
   if (looks_like_path(text) && text.find(' ') != std::string::npos && !is_of_system(text))
     paths_.insert(text);
   // A machine's file is named from where an experiment was run; names of our own are no paths.
-  if (key == "machine" && !text.starts_with("/") &&
-      (text.find('/') != std::string::npos || text.ends_with(".toml")))
-    paths_.insert(text);
+  if (key == "machine" && is_own_machine(text)) {
+    if (!text.starts_with("/")) paths_.insert(text);
+    // What it is called in sentences.
+    hide_word(std::filesystem::path(text).stem().string());
+  }
   // Whose home it is.
   static const std::regex home("/home/([^/\\s\"':;,]+)");
   for (std::sregex_iterator at(text.begin(), text.end(), home), end; at != end; ++at)
@@ -219,16 +243,24 @@ json Anonymizer::replaced(const json& value) {
   }
   if (!value.is_object()) return value;
   json object = json::object();
+  const auto machine = value.find("machine");
+  const bool own =
+      machine != value.end() && machine->is_string() && is_own_machine(machine->get<std::string>());
+  const std::set<std::string> told{"description", "source"};
   for (const auto& [key, one] : value.items()) {
-    const bool toml = key == "machine_toml" && one.is_string();
-    object[replaced(key)] = replaced(toml ? json(without_comments(one.get<std::string>())) : one);
+    if (key == "machine_toml" && one.is_string())
+      object[key] =
+          replaced(without_comments(one.get<std::string>(), own ? told : std::set<std::string>{}));
+    else
+      object[replaced(key)] = own && key == "description" ? json(kLeftOut) : replaced(one);
   }
   return object;
 }
 
-std::string without_comments(const std::string& toml) {
+std::string without_comments(const std::string& toml, const std::set<std::string>& told) {
   std::string result;
   std::string quote;  // "" outside of strings
+  bool hidden = false;
   for (std::size_t at = 0; at < toml.size(); ++at) {
     const char c = toml[at];
     if (quote.empty() && c == '#') {
@@ -238,19 +270,23 @@ std::string without_comments(const std::string& toml) {
     }
     if (quote.empty() && (c == '"' || c == '\'')) {
       const std::string three(3, c);
+      hidden = told.contains(key_before(result));
       quote = toml.compare(at, 3, three) == 0 ? three : std::string(1, c);
-      result += quote;
+      result += quote + (hidden ? kLeftOut : "");
       at += quote.size() - 1;
     } else if (!quote.empty() && quote.front() == '"' && c == '\\' && at + 1 < toml.size()) {
-      result += c;
-      result += toml[++at];
+      ++at;
+      if (!hidden) result += {c, toml[at]};
     } else if (!quote.empty() && toml.compare(at, quote.size(), quote) == 0) {
       result += quote;
       at += quote.size() - 1;
       quote.clear();
+      hidden = false;
     } else {
-      result += c;
-      if (c == '\n' && quote.size() == 1) quote.clear();
+      const bool torn = c == '\n' && quote.size() == 1;
+      if (!hidden || torn) result += c;
+      if (torn) quote.clear();
+      hidden = hidden && !torn;
     }
   }
   return result;

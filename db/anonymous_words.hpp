@@ -53,7 +53,7 @@ class Anonymizer {
   std::set<std::string> seen_paths_;
 };
 
-/// TOML without its comments.
-std::string without_comments(const std::string& toml);
+/// TOML without its comments. @param told keys whose texts are left out, too
+std::string without_comments(const std::string& toml, const std::set<std::string>& told = {});
 
 }  // namespace dynamiccl

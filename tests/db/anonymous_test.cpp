@@ -38,7 +38,9 @@ const std::vector<std::string> kOriginals{
     "dataset secret",   "10.20.30.40",
     "stderrsecret",     "GPU-12345678-1234-1234-1234-123456789abc",
     "experimentsecret", "oldsecret",
-    "dansecret",        "evesecret"};
+    "dansecret",        "evesecret",
+    "plantsecret",      "franksecret",
+    "gracesecret",      "heidisecret"};
 
 std::string text_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -56,8 +58,11 @@ void make_telling_database(const std::string& path) {
       R"({"hostname": "nodesecret17.example.internal", "user": "bobsecret", "cpu": "Xeon",)"
       R"( "gpus": ["GPU-12345678-1234-1234-1234-123456789abc"]})";
   plan.groups.front().profile_json =
-      R"({"kind": "simulated", "machine": "dansecret/plant.toml",)"
-      R"( "machine_toml": "nodes = 4 # of evesecret\nshape = \"star\"\n"})";
+      R"({"kind": "simulated", "machine": "dansecret/plantsecret.toml",)"
+      R"( "description": "simulated on plantsecret (hall of franksecret): not measured",)"
+      R"( "machine_toml": "description = \"hall of franksecret\"\nnodes = 4 # of evesecret\n)"
+      R"(links.a = {latency = \"2us\", source = 'told by gracesecret'}\nsource = \"\"\"\nas)"
+      R"( heidisecret\nsays\"\"\"\nshape = \"star\"\n"})";
   store.begin_run(plan.run, plan.groups, plan.cells);
   auto start = make_start(plan.groups.front().id, 0);
   start.argv = {"mpirun", "/srv/dataset secret/for alicesecret/run.json"};
@@ -234,6 +239,14 @@ TEST_CASE("equal things get equal names, and the structure of paths stays", "[sa
   CHECK(words.replaced(
             std::string("1.51 GB/s, openmpi/ring/allreduce/2^16, /usr/lib/x.so 127.0.0.1")) ==
         "1.51 GB/s, openmpi/ring/allreduce/2^16, /usr/lib/x.so 127.0.0.1");
+  CHECK(
+      without_comments("source = 'x # y'\nb.source=\"p\\\"q\"\nsources = 'z' # n\n", {"source"}) ==
+      "source = '(left out)'\nb.source=\"(left out)\"\nsources = 'z' \n");
+  Anonymizer bare;
+  bare.look_at(nlohmann::json{{"machine", "plantsecret.toml"}});
+  CHECK(bare.replaced(std::string("simulated on plantsecret")).find("secret") == std::string::npos);
+  bare.look_at(nlohmann::json{{"machine", "star-1024"}});
+  CHECK(bare.replaced(std::string("on star-1024")) == "on star-1024");
   CHECK(without_comments("a = '#' # x\nb = \"\"\"#\n# in\"\"\"\n#y\nc = \"\\\"#\" #z") ==
         "a = '#' \nb = \"\"\"#\n# in\"\"\"\n\nc = \"\\\"#\" ");
 }
