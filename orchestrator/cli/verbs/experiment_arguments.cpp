@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -128,6 +129,12 @@ void read_machines(Experiment& experiment) {
 Experiment read_file(const ExperimentArguments& arguments) {
   std::vector<std::string> notes;
   const auto profiles = load_profiles(profile_folders(arguments.profile_folders), &notes);
+  std::error_code unseen;
+  if (!std::filesystem::exists(arguments.file, unseen))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: cannot be read: there is no such file; `dynamiccl experiments` "
+                            "lists those that come along, each with what it asks",
+                            arguments.file));
   Experiment experiment = read_experiment(arguments.file, all_overrides(arguments), profiles);
   notes.insert(notes.end(), experiment.notes.begin(), experiment.notes.end());
   print_notes(notes);

@@ -83,9 +83,9 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
     result_.interrupted_by = trial.interrupted_by;
     console_.note(fmt::format("{}: interrupted after {:.1f} s", what, trial.seconds));
   } else if (trial.is_recognised()) {
-    console_.launched(
-        fmt::format("{}: its ranks have {} loaded", what, library_title(*trial.speaks)), "",
-        trial.seconds);
+    // Started only to learn that, and started anew: not one of the launches that are counted.
+    console_.note(fmt::format("{}: its ranks have {} loaded, after {:.1f} s", what,
+                              library_title(*trial.speaks), trial.seconds));
   } else {
     const std::string end = trial.failed() ? last_line(trial.output) : "";
     console_.launched(trial.ok() ? fmt::format("{}: {}{}", what, milliseconds(trial.step.count()),

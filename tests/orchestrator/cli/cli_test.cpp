@@ -215,6 +215,7 @@ TEST_CASE("a missing file or database is input, not a crash") {
   const auto file = run({"plan", "no-such.toml"});
   CHECK(file.exit_code == 2);
   CHECK(file.err.starts_with("dynamiccl: no-such.toml: cannot be read"));
+  CHECK(file.err.find("`dynamiccl experiments` lists") != std::string::npos);
   const auto db = run({"list", "--db", "/no/such.sqlite"});
   CHECK(db.exit_code == 2);
   CHECK(db.err.find("database /no/such.sqlite: does not exist yet, nor does its folder") !=

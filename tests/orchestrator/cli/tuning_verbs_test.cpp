@@ -115,6 +115,7 @@ TEST_CASE("each mode of tune has a help of its own, and old spellings say the ne
     const auto help = run({"tune", mode, "--help"});
     CHECK(help.exit_code == 0);
     CHECK(help.out.starts_with("tune " + mode + ": "));
+    CHECK(help.out.find("dynamiccl tune " + mode + " [OPTIONS]") != std::string::npos);
     CHECK(options(help.out) >= 8);
     if (mode == "search") CHECK(options(help.out) <= 16);
     CHECK((help.out.find("--launches") != std::string::npos) == (mode == "job"));
