@@ -190,7 +190,8 @@ std::optional<std::string> TableReader::string(const std::string& key, const tom
   if (rule != nullptr && rule->kind == ValueKind::text) lines = rule->lines;
   auto value = node.value_exact<std::string>();
   if (!value) {
-    wrong_type(key, node, "a text in quotes");
+    const bool known = rule != nullptr && !rule->instead.empty();
+    wrong_type(key, node, known ? rule->instead : "a text in quotes");
   } else if (const auto control = control_character(*value, lines); !control.empty()) {
     mistakes_.add(node.source(), fmt::format("{}: the text holds the control character {}: leave "
                                              "it out, no name or setting has one",

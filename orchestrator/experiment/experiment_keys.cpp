@@ -72,6 +72,9 @@ std::vector<std::pair<std::string, std::string>> work_hints() {
   const std::string parts =
       "write parts = \"1:0:3\", a share for each rank (of alltoallv a row for each, too: "
       "\"0:1/1:0\"), or skew = 4";
+  const std::string groups =
+      "a launch is one group of all its ranks: ranks = [2, 4] in [axes] measures groups of several "
+      "sizes";
   return {{"redop", "write op = \"max\""},
           {"operation", "write collective = \"allreduce\" or another, and op = \"max\""},
           {"op=avg", "nearest is sum: MPI and Gloo have no average"},
@@ -91,10 +94,11 @@ std::vector<std::pair<std::string, std::string>> work_hints() {
           {"window",
            "one call is under way at a time; of our own ring it is call.pipeline_depth in "
            "[knobs.BACKEND]"},
-          {"groups",
-           "a launch is one group of all its ranks: ranks = [2, 4] in [axes] measures groups of "
-           "several sizes"},
+          {"groups", groups},
+          {"subgroup", groups},
+          {"subgroups", groups},
           {"matrix", parts},
+          {"sizes_per_rank", parts},
           {"counts", parts},
           {"arrival", "write late = \"100us\": each rank enters by a drawn share of it later"},
           {"imbalance", parts},
@@ -131,7 +135,7 @@ KeysPtr collective_work() {
        {"skew", rule::whole(1, 1'000'000).some(),
         "of allgatherv and alltoallv: how often the largest part holds the smallest",
         "as many as ranks"},
-       {"parts", rule::text().some(),
+       {"parts", rule::text_like("", "shares in quotes as in \"1:0:3\"").some(),
         "instead: a share for each rank, \"1:0:3\"; of alltoallv what each sends to them, or a row "
         "for each, \"0:1/1:0\"",
         "as skew says"},
