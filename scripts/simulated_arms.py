@@ -2,15 +2,19 @@
 """All-reduce by every algorithm of SimGrid's SMPI on three topologies, as CSV.
 
     scripts/simulated_arms.py OUTPUT.csv [--ranks 64,256] [--bytes 1024,32768,1048576,16777216] [--jobs N]
+                              [--programs FOLDER]
 
 A plain MPI program compiled by smpicc runs under smpirun (Debian: libsimgrid-dev), so that the
 rules of all libraries work, which crash in replays of traces. Nothing is computed, no TCP window,
 none of SMPI's factors of an old cluster: links of 12.5 GB/s and 1 us, two to a switch. A call that
-takes more than 60 s of processor time has no time. benchmarks/simulated_search.cpp searches what
+takes more than 60 s of processor time has no time. What messages hold is neither summed nor copied,
+which changes no simulated time and took most of the real one. --programs keeps what was compiled,
+and takes what is there, for machines without smpicc. benchmarks/simulated_search.cpp searches what
 this writes.
 """
 import argparse
 import concurrent.futures
+import os
 import re
 import resource
 import subprocess
@@ -21,16 +25,21 @@ PROGRAM = r"""
 #include <smpi/smpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+static void nothing(void* from, void* to, int* count, MPI_Datatype* type) {
+  (void)from, (void)to, (void)count, (void)type;
+}
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   long bytes = atol(argv[1]);
   int rank;
+  MPI_Op op;
+  MPI_Op_create(nothing, 1, &op);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   float* from = SMPI_SHARED_MALLOC(bytes);
   float* to = SMPI_SHARED_MALLOC(bytes);
   MPI_Barrier(MPI_COMM_WORLD);
   double time = MPI_Wtime(), longest;
-  MPI_Allreduce(from, to, bytes / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(from, to, bytes / 4, MPI_FLOAT, op, MPI_COMM_WORLD);
   time = MPI_Wtime() - time;
   MPI_Reduce(&time, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   if (rank == 0) printf("time=%.12g\n", longest);
@@ -38,6 +47,20 @@ int main(int argc, char** argv) {
   SMPI_SHARED_FREE(to);
   MPI_Finalize();
   return 0;
+}
+"""
+
+# Loaded into the simulator: what is as long as a message is not copied. Buffers of all ranks are one
+# piece of memory, and temporary ones are never touched, so that they need none.
+NO_COPIES = r"""
+#include <stddef.h>
+void* memcpy(void* to, const void* from, size_t bytes) {
+  if (bytes >= 16384) return to;
+  for (size_t i = 0; i < bytes; ++i) {
+    ((char*)to)[i] = ((const char*)from)[i];
+    __asm__ volatile("");  /* else the compiler calls memcpy */
+  }
+  return to;
 }
 """
 
@@ -76,9 +99,21 @@ def platform(folder, shape, ranks):
     )
 
 
-def simulate(program, xml, hosts, ranks, size, algorithm):
+def compiled(folder):
+    """@returns the paths of both programs"""
+    program, library = f"{folder}/allreduce", f"{folder}/no_copies.so"
+    if not os.path.exists(library):
+        subprocess.run(["smpicc", "-O1", write(program + ".c", PROGRAM), "-o", program], check=True)
+        source = write(f"{folder}/no_copies.c", NO_COPIES)
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+    return os.path.abspath(program), os.path.abspath(library)
+
+
+def simulate(programs, xml, hosts, ranks, size, algorithm):
     """@returns microseconds as text, and why there are none"""
+    program, library = programs
     command = ["smpirun", "-np", str(ranks), "-platform", xml, "-hostfile", hosts]
+    command += ["-no-privatize", "-wrapper", f"env LD_PRELOAD={library}"]
     command += ["--cfg=smpi/simulate-computation:no", f"--cfg=smpi/allreduce:{algorithm}"]
     command += ["--cfg=network/TCP-gamma:0", "--cfg=smpi/lat-factor:0:1"]
     command += ["--cfg=smpi/bw-factor:0:1", "--cfg=contexts/guard-size:0"]
@@ -109,11 +144,10 @@ def main():
     parser.add_argument("--ranks", type=numbers, default=[64, 256])
     parser.add_argument("--bytes", type=numbers, default=[1024, 32768, 1048576, 16777216])
     parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
+    parser.add_argument("--programs", help="folder of the compiled programs")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open(options.output, "w", encoding="ascii") as out:
-        program = f"{folder}/allreduce"
-        source = write(program + ".c", PROGRAM)
-        subprocess.run(["smpicc", "-O1", source, "-o", program], check=True)
+        programs = compiled(options.programs or folder)
         machines = {key: platform(folder, *key) for key in SHAPES}
         hosts = {
             ranks: write(f"{folder}/hosts{ranks}", "".join(f"h{i}\n" for i in range(ranks)))
@@ -122,7 +156,7 @@ def main():
 
         def one(cell):
             shape, ranks, size, algorithm = cell
-            return simulate(program, machines[shape, ranks], hosts[ranks], ranks, size, algorithm)
+            return simulate(programs, machines[shape, ranks], hosts[ranks], ranks, size, algorithm)
 
         out.write("machine,ranks,bytes,algorithm,us,reason\n")
         asked = list(cells(options))

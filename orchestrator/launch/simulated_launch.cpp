@@ -11,7 +11,6 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/wire/record.hpp"
 #include "orchestrator/experiment/experiment.hpp"
-#include "orchestrator/launch/smpi.hpp"
 #include "profiles/machine_model_file.hpp"
 
 namespace dynamiccl {
@@ -32,8 +31,10 @@ const SmpiRules* rules_of(Backend backend) {
 
 /// SMPI's word for what a cell asks for; "" where it has none.
 std::string_view algorithm_of(Backend backend, const WorkCell& cell) {
-  return cell.algorithm == "library" ? rules_of(backend)->name
-                                     : smpi_algorithm(cell.algorithm, cell.collective);
+  if (cell.algorithm == "library") return rules_of(backend)->name;
+  for (const SmpiAlgorithm& own : smpi_algorithms(cell.collective))
+    if (own.name == cell.algorithm) return own.name;
+  return smpi_algorithm(cell.algorithm, cell.collective);
 }
 
 std::string why_not_simulated(const MachineModel& machine, const PlannedGroup& group,
@@ -107,6 +108,12 @@ void only_simulated_samples(RunConfig& config) {
   config.protocol.iterations = config.protocol.min_iterations = 1;
   config.protocol.batch_target = Micros(0);
   config.protocol.verify = false;
+}
+
+std::vector<SmpiAlgorithm> simulated_settings(Backend backend, Collective collective) {
+  auto settings = smpi_algorithms(collective);
+  std::erase_if(settings, [&](const auto& one) { return one.name == rules_of(backend)->name; });
+  return settings;
 }
 
 std::vector<Command> simulated_commands(const RunConfig& config,

@@ -47,6 +47,74 @@ constexpr std::array kPairs{
     Pair{Collective::gather, "binomial", "ompi_binomial"},
     Pair{Collective::alltoall, "modified_bruck", "bruck"}};
 
+/// What else SMPI has of these calls, and the model that its manual's words describe, if any: what
+/// takes several ranks of a node for granted, and libraries' rules, have none. Left out are its
+/// "default", another's name, and what it cannot run everywhere.
+constexpr std::array kFurther{Pair{Collective::allreduce, "rabenseifner", "rab1"},
+                              Pair{Collective::allreduce, "rabenseifner", "rab2"},
+                              Pair{Collective::allreduce, "rabenseifner", "rab"},
+                              Pair{Collective::allreduce, "", "smp_binomial"},
+                              Pair{Collective::allreduce, "", "smp_binomial_pipeline"},
+                              Pair{Collective::allreduce, "", "smp_rdb"},
+                              Pair{Collective::allreduce, "", "smp_rsag"},
+                              Pair{Collective::allreduce, "", "smp_rsag_lr"},
+                              Pair{Collective::allreduce, "", "smp_rsag_rab"},
+                              Pair{Collective::allreduce, "nonoverlapping", "redbcast"},
+                              Pair{Collective::allreduce, "ring", "ompi_ring_segmented"},
+                              Pair{Collective::allreduce, "", "ompi"},
+                              Pair{Collective::allreduce, "", "mpich"},
+                              Pair{Collective::allreduce, "", "mvapich2"},
+                              Pair{Collective::allreduce, "rabenseifner", "mvapich2_rs"},
+                              Pair{Collective::allreduce, "", "mvapich2_two_level"},
+                              Pair{Collective::allreduce, "", "impi"},
+                              Pair{Collective::broadcast, "", "flattree"},
+                              Pair{Collective::broadcast, "", "flattree_pipeline"},
+                              Pair{Collective::broadcast, "", "NTSB"},
+                              Pair{Collective::broadcast, "", "NTSL"},
+                              Pair{Collective::broadcast, "", "ompi_split_bintree"},
+                              Pair{Collective::broadcast, "", "ompi_pipeline"},
+                              Pair{Collective::broadcast, "", "ompi"},
+                              Pair{Collective::broadcast, "", "mpich"},
+                              Pair{Collective::broadcast, "", "mvapich2"},
+                              Pair{Collective::broadcast, "", "impi"},
+                              Pair{Collective::reduce, "", "ompi_chain"},
+                              Pair{Collective::reduce, "", "ompi_pipeline"},
+                              Pair{Collective::reduce, "", "ompi_basic_linear"},
+                              Pair{Collective::reduce, "", "ompi_in_order_binary"},
+                              Pair{Collective::reduce, "", "ompi_binary"},
+                              Pair{Collective::reduce, "binomial", "ompi_binomial"},
+                              Pair{Collective::reduce, "", "ompi"},
+                              Pair{Collective::reduce, "", "mpich"},
+                              Pair{Collective::reduce, "", "mvapich2"},
+                              Pair{Collective::reduce, "", "impi"},
+                              Pair{Collective::allgather, "", "pair"},
+                              Pair{Collective::allgather, "", "rhv"},
+                              Pair{Collective::allgather, "", "spreading_simple"},
+                              Pair{Collective::allgather, "", "ompi"},
+                              Pair{Collective::allgather, "", "mpich"},
+                              Pair{Collective::allgather, "", "mvapich2"},
+                              Pair{Collective::allgather, "", "impi"},
+                              Pair{Collective::reduce_scatter, "", "ompi_butterfly"},
+                              Pair{Collective::reduce_scatter, "", "mpich_pair"},
+                              Pair{Collective::reduce_scatter, "", "mpich_rdb"},
+                              Pair{Collective::reduce_scatter, "", "ompi"},
+                              Pair{Collective::reduce_scatter, "", "mpich"},
+                              Pair{Collective::reduce_scatter, "", "mvapich2"},
+                              Pair{Collective::reduce_scatter, "", "impi"},
+                              Pair{Collective::gather, "", "ompi_basic_linear"},
+                              Pair{Collective::gather, "", "ompi_linear_sync"},
+                              Pair{Collective::gather, "", "ompi"},
+                              Pair{Collective::gather, "", "mpich"},
+                              Pair{Collective::gather, "", "mvapich2"},
+                              Pair{Collective::gather, "", "impi"},
+                              Pair{Collective::alltoall, "", "basic_linear"},
+                              Pair{Collective::alltoall, "", "pair"},
+                              Pair{Collective::alltoall, "", "ring"},
+                              Pair{Collective::alltoall, "", "ompi"},
+                              Pair{Collective::alltoall, "", "mpich"},
+                              Pair{Collective::alltoall, "", "mvapich2"},
+                              Pair{Collective::alltoall, "", "impi"}};
+
 /// What a trace's line and a C program say of a call, and what SMPI's option for its algorithm is
 /// called. In lines {0} are all elements of 4 bytes, {1} a rank's share and {2} those of all ranks.
 struct Traced {
@@ -57,15 +125,15 @@ struct Traced {
 };
 constexpr std::array kTraced{
     Traced{Collective::allreduce, "allreduce", "allreduce {0} 0 1",
-           "MPI_Allreduce(from, to, all, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD)"},
+           "MPI_Allreduce(from, to, all, MPI_FLOAT, op, MPI_COMM_WORLD)"},
     Traced{Collective::broadcast, "bcast", "bcast {0} 0 1",
            "MPI_Bcast(to, all, MPI_FLOAT, 0, MPI_COMM_WORLD)"},
     Traced{Collective::reduce, "reduce", "reduce {0} 0 0 1",
-           "MPI_Reduce(from, to, all, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD)"},
+           "MPI_Reduce(from, to, all, MPI_FLOAT, op, 0, MPI_COMM_WORLD)"},
     Traced{Collective::allgather, "allgather", "allgather {1} {1} 1 1",
            "MPI_Allgather(from, part, MPI_FLOAT, to, part, MPI_FLOAT, MPI_COMM_WORLD)"},
     Traced{Collective::reduce_scatter, "reduce_scatter", "reducescatter {2} 0 1",
-           "MPI_Reduce_scatter_block(from, to, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD)"},
+           "MPI_Reduce_scatter_block(from, to, part, MPI_FLOAT, op, MPI_COMM_WORLD)"},
     Traced{Collective::gather, "gather", "gather {1} {1} 0 1 1",
            "MPI_Gather(from, part, MPI_FLOAT, to, part, MPI_FLOAT, 0, MPI_COMM_WORLD)"},
     Traced{Collective::alltoall, "alltoall", "alltoall {1} {1} 1 1",
@@ -74,23 +142,29 @@ constexpr std::array kTraced{
 /// A program of one kind of call. It prints when the last rank has ended the first call, which all
 /// begin at 0, and then, in seconds, when each rank began each call and how long it took. Further
 /// calls begin at once, too: every 10,000 simulated seconds. Buffers of all ranks are one piece of
-/// memory, as nothing is computed.
+/// memory, as nothing is computed: sums are none.
 constexpr std::string_view kProgram = R"(#include <mpi.h>
 #include <simgrid/version.h>
 #include <smpi/smpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+static double* every = NULL; /* ranks share the memory of the program */
+static void nothing(void* from, void* to, int* count, MPI_Datatype* type) {
+  (void)from, (void)to, (void)count, (void)type;
+}
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
+  MPI_Op op;
+  MPI_Op_create(nothing, 1, &op);
   const int all = atoi(argv[1]), part = atoi(argv[2]), calls = atoi(argv[3]);
   int rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   float* from = SMPI_SHARED_MALLOC(4ul * all);
   float* to = SMPI_SHARED_MALLOC(4ul * all);
-  double* own = malloc(2 * calls * sizeof(double));
-  double* every = rank == 0 ? malloc(2ul * calls * ranks * sizeof(double)) : NULL;
+  if (every == NULL) every = malloc(2ul * calls * ranks * sizeof(double));
+  double* own = every + 2ul * calls * rank;
   for (int i = 0; i < calls; ++i) {
     if (i > 0) {
       const double left = 1e4 * i - MPI_Wtime();
@@ -101,7 +175,7 @@ int main(int argc, char** argv) {
     CALL;
     own[2 * i + 1] = MPI_Wtime();
   }
-  MPI_Gather(own, 2 * calls, MPI_DOUBLE, every, 2 * calls, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) {
     double last = 0;
     for (int r = 0; r < ranks; ++r)
@@ -110,13 +184,30 @@ int main(int argc, char** argv) {
     for (int i = 0; i < calls * ranks; ++i)
       printf("call %d %.15g %.15g\n", i / calls, every[2 * i], every[2 * i + 1] - every[2 * i]);
   }
-  free(own);
-  free(every);
+  if (rank == 0) free(every);
   SMPI_SHARED_FREE(from);
   SMPI_SHARED_FREE(to);
   return MPI_Finalize();
 }
 )";
+
+/// Loaded into the simulator of such a program: what is as long as a message is not copied, which
+/// changes no simulated time, took most of the real one, and gave each rank memory of its own.
+constexpr std::string_view kNoCopies = R"(#include <stddef.h>
+void* memcpy(void* to, const void* from, size_t bytes) {
+  if (bytes >= 16384) return to;
+  for (size_t i = 0; i < bytes; ++i) {
+    ((char*)to)[i] = ((const char*)from)[i];
+    __asm__ volatile(""); /* else the compiler calls memcpy */
+  }
+  return to;
+}
+)";
+
+/// Words of smpirun that load it, for ranks that share the program's memory.
+std::vector<std::string> without_copies(const std::string& library) {
+  return {"-no-privatize", "-wrapper", "env LD_PRELOAD=" + library};
+}
 
 std::string program_text(const Traced& call) {
   std::string text(kProgram);
@@ -175,15 +266,23 @@ std::vector<std::string> program_of(const fs::path& folder, const Traced& call, 
                                     double bytes) {
   const std::string source = written(folder, "call.c", program_text(call));
   const std::string program = (folder / "call").string();
-  const CommandResult made = run_command({"smpicc", "-O1", source, "-o", program});
-  if (made.exit_code != 0)
-    throw Error(ErrorKind::environment,
-                fmt::format("smpicc ended with {}; the package libsimgrid-dev brings it, and it "
-                            "needs gcc: {}",
-                            made.exit_code, made.err));
+  const std::string library = (folder / "no_copies.so").string();
+  const std::string copies = written(folder, "no_copies.c", std::string(kNoCopies));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"smpicc", "-O1", source, "-o", program},
+        {"gcc", "-O2", "-shared", "-fPIC", copies, "-o", library}}) {
+    const CommandResult made = run_command(command);
+    if (made.exit_code != 0)
+      throw Error(ErrorKind::environment,
+                  fmt::format("{} ended with {}; the package libsimgrid-dev brings smpicc, which "
+                              "needs gcc: {}",
+                              command.front(), made.exit_code, made.err));
+  }
   const Elements elements = call_elements(call, ranks, bytes);
-  return {"--log=root.thres:critical", program, std::to_string(elements.all),
-          std::to_string(elements.part), "1"};
+  auto words = without_copies(library);
+  words.insert(words.end(), {"--log=root.thres:critical", program, std::to_string(elements.all),
+                             std::to_string(elements.part), "1"});
+  return words;
 }
 
 /// The link that the machine's classes are of: between nodes where there are several.
@@ -273,6 +372,16 @@ std::string_view smpi_algorithm(std::string_view model, Collective collective) {
   for (const Pair& pair : kPairs)
     if (pair.collective == collective && pair.model == model) return pair.smpi;
   return "";
+}
+
+std::vector<SmpiAlgorithm> smpi_algorithms(Collective collective) {
+  std::vector<SmpiAlgorithm> found;
+  const auto add = [&](const Pair& pair) {
+    if (pair.collective == collective) found.push_back({pair.smpi, pair.model});
+  };
+  for (const Pair& pair : kPairs) add(pair);
+  for (const Pair& pair : kFurther) add(pair);
+  return found;
 }
 
 std::string why_no_smpi(const MachineModel& machine, Collective collective) {
@@ -369,6 +478,10 @@ std::string smpi_script(const MachineModel& machine, int ranks, const std::vecto
                         const std::string& folder) {
   const auto words = smpirun_words(folder, machine, ranks);
   std::string script = command_line({"cd", folder}) + "\n";
+  if (!calls.empty()) {
+    written(folder, "no_copies.c", std::string(kNoCopies));
+    script += "gcc -O2 -shared -fPIC no_copies.c -o no_copies.so || exit 1\n";
+  }
   for (const SmpiCall& one : calls) {
     const Traced& call = *traced(one.collective);
     const std::string program = "call-" + std::string(call.option);
@@ -379,6 +492,8 @@ std::string smpi_script(const MachineModel& machine, int ranks, const std::vecto
     const Elements elements = call_elements(call, ranks, one.bytes);
     auto argv = words;
     argv.insert(argv.begin(), {"timeout", std::to_string(kPatience.count() / 1000)});
+    const auto loaded = without_copies("./no_copies.so");
+    argv.insert(argv.end(), loaded.begin(), loaded.end());
     argv.insert(argv.end(), {algorithm_word(call, one.algorithm), "--log=root.thres:critical",
                              "./" + program, std::to_string(elements.all),
                              std::to_string(elements.part), std::to_string(one.calls)});

@@ -19,6 +19,14 @@ namespace dynamiccl {
 /// SMPI's name for the algorithm that a model of this name describes; "" where it has none.
 std::string_view smpi_algorithm(std::string_view model, Collective collective);
 
+/// One of SMPI's algorithms, or a library's rules, and the model that describes it; "" = none does.
+struct SmpiAlgorithm {
+  std::string_view name;
+  std::string_view model;
+};
+/// Those that a search may choose between.
+std::vector<SmpiAlgorithm> smpi_algorithms(Collective collective);
+
 /// A real library's choice of algorithms, as SMPI has it.
 struct SmpiRules {
   std::string_view name;
