@@ -7,11 +7,8 @@
 //   simulated_search ARMS.csv [AGENT...]
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +18,9 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/machine_model.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/smpi.hpp"
+#include "tuner/agents/fastest_measured.hpp"
+#include "tuner/agents/kernel_means.hpp"
 #include "tuner/search/replay.hpp"
 #include "tuner/simulator/machine_cost.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -92,46 +92,13 @@ MachineModel machine_of(const std::string& name, int ranks) {
   throw Error(ErrorKind::input, "no machine of simulated_arms.py: " + name);
 }
 
-/// The model that describes one of SMPI's algorithms, by what SMPI's manual says that it is; ""
-/// where none does: libraries' rules, and what takes several ranks of a node for granted.
-std::string_view model_of(std::string_view algorithm) {
-  static const std::map<std::string_view, std::string_view> models{{"lr", "ring"},
-                                                                   {"ompi_ring_segmented", "ring"},
-                                                                   {"rdb", "recursive_doubling"},
-                                                                   {"rab", "rabenseifner"},
-                                                                   {"rab1", "rabenseifner"},
-                                                                   {"rab2", "rabenseifner"},
-                                                                   {"rab_rdb", "rabenseifner"},
-                                                                   {"mvapich2_rs", "rabenseifner"},
-                                                                   {"redbcast", "nonoverlapping"},
-                                                                   {"default", "nonoverlapping"}};
-  const auto found = models.find(algorithm);
-  return found == models.end() ? "" : found->second;
-}
-
-/// ln(time) by arm: of the default what the fastest model says, as libraries choose with care; of
-/// what no model describes more than the slowest.
-std::vector<double> expected_of(const std::vector<std::string>& arms, const std::string& machine,
-                                int ranks, std::uint64_t bytes) {
-  std::map<std::string, double, std::less<>> us;
-  double least = std::numeric_limits<double>::infinity();
-  double most = 0;
-  for (const PredictedTime& time : predict_collective(
-           machine_of(machine, ranks), Collective::allreduce, ranks, static_cast<double>(bytes)))
-    us[time.algorithm] = time.us;
-  for (const std::string& arm : arms)
-    if (const auto found = us.find(model_of(arm)); found != us.end()) {
-      least = std::min(least, found->second);
-      most = std::max(most, found->second);
-    }
-  std::vector<double> expected;
-  for (const std::string& arm : arms) {
-    const auto found = us.find(model_of(arm));
-    expected.push_back(std::log(arm == "default of a library" ? least
-                                : found == us.end()           ? 2 * most
-                                                              : found->second));
-  }
-  return expected;
+/// By arm, the default first: the model that describes it.
+std::vector<std::string_view> models_of(const std::vector<std::string>& arms) {
+  std::vector<std::string_view> models(arms.size(), "");
+  for (const SmpiAlgorithm& algorithm : smpi_algorithms(Collective::allreduce))
+    for (std::size_t i = 1; i < arms.size(); ++i)
+      if (arms[i] == algorithm.name) models[i] = algorithm.model;
+  return models;
 }
 
 SampledTask task_of(const SimulatedCells::value_type& entry, bool with_models) {
@@ -168,48 +135,17 @@ SampledTask task_of(const SimulatedCells::value_type& entry, bool with_models) {
       "simulated", std::vector{knob}, [](const ActionSpace&, const Action&) { return true; });
   set_task(task.search.task.state, task.search.task.key.task, task.search.size, task.search.size);
   if (with_models) {
-    task.search.task.prior_log_us = expected_of(arms, machine, ranks, bytes);
+    task.search.task.prior_log_us =
+        expected_log_us(predict_collective(machine_of(machine, ranks), Collective::allreduce, ranks,
+                                           static_cast<double>(bytes)),
+                        models_of(arms));
     task.search.task.prior_trust = 1;
   }
   task.regime_id = machine;
   return task;
 }
 
-/// Means that measure each cell's default first and choose what was the fastest measured: without
-/// noise nothing else need be believed.
-class FastestMeasured final : public Agent {
- public:
-  explicit FastestMeasured(const AgentOptions& options) : means_(make_agent("means", options)) {}
-  [[nodiscard]] std::string_view name() const override { return kFastestMeasured; }
-  Choice act(const Task& task) override { return means_->act(task); }
-  [[nodiscard]] bool plans() const override { return true; }
-  std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks,
-                                  std::size_t most) override {
-    std::vector<PlannedChoice> planned;
-    for (std::size_t t = 0; t < tasks.size() && planned.size() < most; ++t)
-      if (!seen_[tasks[t]->key].contains(0)) planned.push_back({t, {}});
-    return planned.empty() ? means_->plan(tasks, most) : planned;
-  }
-  void learn(const Task& task, std::size_t arm, const Trial& trial) override {
-    if (trial.ok) seen_[task.key][arm] = trial.time.count();
-    means_->learn(task, arm, trial);
-  }
-  [[nodiscard]] bool finished(const Task& task) const override { return means_->finished(task); }
-  [[nodiscard]] std::size_t recommend(const Task& task) const override {
-    const auto found = seen_.find(task.key);
-    if (found == seen_.end() || found->second.empty()) return means_->recommend(task);
-    return std::min_element(found->second.begin(), found->second.end(),
-                            [](const auto& a, const auto& b) { return a.second < b.second; })
-        ->first;
-  }
-  void reopen(const RegimeKey& key) override { means_->reopen(key); }
-
-  static constexpr const char* kFastestMeasured = "means, fastest measured";
-
- private:
-  std::unique_ptr<Agent> means_;
-  std::map<RegimeKey, std::map<std::size_t, double>> seen_;
-};
+constexpr const char* kFastestMeasured = "means, fastest measured";
 
 void search(const SimulatedCells& cells, const std::vector<std::string>& agents, bool with_models) {
   std::vector<SampledTask> tasks;
@@ -222,8 +158,8 @@ void search(const SimulatedCells& cells, const std::vector<std::string>& agents,
   options.agents = agents;
   options.worth = 1.01;
   options.make = [](const std::string& name, const AgentOptions& agent) -> std::unique_ptr<Agent> {
-    if (name != FastestMeasured::kFastestMeasured) return nullptr;
-    return std::make_unique<FastestMeasured>(agent);
+    if (name != kFastestMeasured) return nullptr;
+    return std::make_unique<FastestMeasured>(make_agent(kMeans, agent));
   };
   fmt::print(
       "{} cells, {} settings, {}\n\n| agent | budget | evaluations | of exhaustive | gain of the "
@@ -246,7 +182,7 @@ void search(const SimulatedCells& cells, const std::vector<std::string>& agents,
 int main(int argc, char** argv) try {
   if (argc < 2) throw Error(ErrorKind::input, "simulated_search ARMS.csv [AGENT...]");
   std::vector<std::string> agents(argv + 2, argv + argc);
-  if (agents.empty()) agents = {"random", "bandit", "means", FastestMeasured::kFastestMeasured};
+  if (agents.empty()) agents = {"random", "bandit", kMeans, kFastestMeasured};
   const SimulatedCells cells = read_arms(argv[1]);
   for (const bool with_models : {false, true}) search(cells, agents, with_models);
   return 0;

@@ -11,6 +11,7 @@
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/simulated.hpp"
 #include "core/vocabulary/terminal_lines.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/column.hpp"
@@ -67,6 +68,7 @@ std::vector<Value> ratio_of(const TableEvidence& evidence) {
 
 std::string loaded_by(const TuneTask& task, const TunedTask& tuned) {
   const TaskKey& key = task.search.task.key.task;
+  if (is_simulated(task.environment)) return "nobody";
   return std::string(name_of(reach_of(key.backend, key.architecture, tuned.entry.setting)));
 }
 
@@ -165,8 +167,15 @@ constexpr std::array kAnswerWords{
     AnswerWord{kLosslessSaturated,
                "even the setting takes longer than the workload leaves for it"}};
 
+constexpr const char* kSimulatedLegend =
+    "setting: the fastest of SMPI's algorithms that were simulated; library = the library's own "
+    "rules, the default.\ncompared: the fastest other, simulated once, as it repeats bit for bit. "
+    "ratio: its time over the default's; below 1 it is faster.\nloaded by: nobody, as no job runs "
+    "on this machine.\n";
+
 /// Words that stand in the table, with what they mean.
 std::string legend_of(const TuningResult& result, TuningKind kind) {
+  if (kind == TuningKind::simulated) return kSimulatedLegend;
   const bool judged = kind == TuningKind::judged;
   std::string text =
       judged ? "setting: what the file asks for; library = nothing, the library's own choice.\n"

@@ -14,7 +14,7 @@ namespace dynamiccl {
 Table tuning_table(const TunePlan& plan, const TuningResult& result);
 
 /// What a table of settings for people shows: a search chose them, or a file that is judged.
-enum class TuningKind { search, judged, between_runs };
+enum class TuningKind { search, judged, between_runs, simulated };
 /// The rows of tuning_table for people, and below them what each column and word says.
 /// @param width columns of the terminal
 std::string tuning_text(const TunePlan& plan, const TuningResult& result, TuningKind kind,

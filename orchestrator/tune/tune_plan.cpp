@@ -13,11 +13,14 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/simulated.hpp"
 #include "orchestrator/launch/observe.hpp"
+#include "orchestrator/launch/simulated_launch.hpp"
 #include "orchestrator/tune/work_time.hpp"
+#include "profiles/machine_model_file.hpp"
 #include "train/spec/training.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/export/mpi_export.hpp"
 #include "tuner/simulator/arm_model.hpp"
+#include "tuner/simulator/machine_cost.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
@@ -85,6 +88,7 @@ SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group, c
 /// What every arm of a group needs, the default included, so that nothing else differs.
 Knobs common_knobs(const PlannedGroup& group) {
   Knobs knobs = group.knobs;
+  if (is_simulated(group.environment)) return knobs;
   // Without it Open MPI takes no algorithm from outside; with it and none forced it decides itself.
   if (backend_facts(group.backend).mca) knobs.try_emplace(kDynamicRules, "1");
   return knobs;
@@ -113,14 +117,41 @@ void expect_two_levels(const ActionSpace& space, std::vector<double>& prior_log_
     if (is_hierarchical(space, space.arms()[a])) prior_log_us[a] = prior_log_us[0] - kHierarchyGain;
 }
 
+/// What there is to set where SimGrid simulates, and what the models of the same machine expect.
+TuneTask simulated_task(const EnvironmentProfile& profile, const PlannedGroup& group,
+                        std::size_t index, const WorkCell& cell) {
+  TuneTask task = task_in(group, index, cell);
+  Knob algorithm{.name = "algorithm",
+                 .role = KnobRole::implementation,
+                 .scope = KnobScope::call,
+                 .target = "algorithm",
+                 .values = {"default"}};
+  std::vector<std::string_view> models{""};
+  for (const SmpiAlgorithm& one : simulated_settings(group.backend, cell.collective)) {
+    algorithm.values.emplace_back(one.name);
+    models.push_back(one.model);
+  }
+  task.search.task.space = std::make_shared<const ActionSpace>(
+      "simulated", std::vector{algorithm}, [](const ActionSpace&, const Action&) { return true; });
+  const MachineModel machine = parse_machine_model(profile.machine_toml, profile.machine);
+  task.search.task.prior_log_us =
+      expected_log_us(predict_collective(machine, cell.collective, group.ranks,
+                                         static_cast<double>(cell.size.count())),
+                      models);
+  task.search.task.prior_trust = 1;
+  set_task(task.search.task.state, task.search.task.key.task, cell.size, cell.size);
+  return task;
+}
+
 TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                    const PlannedGroup& group, std::size_t index, const WorkCell& cell) {
+  const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
+  if (profile.simulated()) return simulated_task(profile, group, index, cell);
   TuneTask task = task_in(group, index, cell);
   const CellView view = view_of(group, cell, group.knobs);
   task.held_out =
       std::any_of(options.held_out.begin(), options.held_out.end(),
                   [&](const Expression& expression) { return expression.matches(view); });
-  const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   if (!group.knobs.contains(kRankingKnob))
     context.dealt = experiment.cluster && experiment.cluster->dealt;
@@ -250,18 +281,23 @@ std::size_t TunePlan::arm_count() const {
   return count;
 }
 
+bool TunePlan::simulated() const {
+  return !tasks.empty() && is_simulated(tasks.front().environment);
+}
+
 void refuse_simulated(const Plan& plan) {
   for (const PlannedGroup& group : plan.groups)
     if (is_simulated(group.environment))
       throw Error(ErrorKind::input,
                   fmt::format("tune: {} is simulated: nothing is measured there that settings of a "
-                              "job could be chosen by; `dynamiccl run` simulates its cells",
+                              "job could be chosen by; `dynamiccl run` simulates its cells, and "
+                              "`dynamiccl tune search` searches SMPI's algorithms for them",
                               group.environment));
 }
 
-TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan,
-                        const TuneOptions& options) {
-  refuse_simulated(plan);
+TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan, const TuneOptions& options,
+                        bool simulated) {
+  if (!simulated) refuse_simulated(plan);
   TunePlan result;
   result.options = options;
   for (const PlannedGroup& group : plan.groups) {
@@ -307,7 +343,7 @@ Plan plan_for(const TunePlan& plan, const std::vector<Ask>& asks, const std::str
 std::size_t own_settings(const TunePlan& plan) {
   std::size_t count = 0;
   for (const TuneTask& task : plan.tasks) {
-    if (!task.runs.empty()) continue;
+    if (!task.runs.empty() || is_simulated(task.environment)) continue;
     const ActionSpace& space = *task.search.task.space;
     const TaskKey& key = task.search.task.key.task;
     for (const Action& arm : space.arms())

@@ -48,6 +48,8 @@ struct TunePlan {
   std::vector<TuneTask> tasks;
 
   [[nodiscard]] std::size_t arm_count() const;
+  /// Are its tasks those of machines that SimGrid simulates? Then all are.
+  [[nodiscard]] bool simulated() const;
 };
 
 /// Do a group's ranks reach each other through shared memory? nullopt: not known (several machines
@@ -65,8 +67,10 @@ bool acts_between_ranks(const std::string& setting, const PlannedGroup& group,
 /// settings of a job could be chosen by
 void refuse_simulated(const Plan& plan);
 
-/// @throws Error(input) when no cell can be tuned, or one is simulated
-TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan, const TuneOptions& options);
+/// @param simulated cells that SimGrid simulates may be tuned; their settings are SMPI's algorithms
+/// @throws Error(input) when no cell can be tuned, or one is simulated and may not
+TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan, const TuneOptions& options,
+                        bool simulated = false);
 
 /// An arm's place in a plan: the group that its launch settings make, and its cell there.
 struct ArmPlace {

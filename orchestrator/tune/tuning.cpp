@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"
@@ -11,6 +13,7 @@
 #include "core/vocabulary/parsed_json.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "train/spec/training.hpp"
+#include "tuner/agents/fastest_measured.hpp"
 #include "tuner/agents/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
 #include "tuner/state/features.hpp"
@@ -112,8 +115,10 @@ class LiveTuning {
     result.spent = limits.max_evaluations != 0 && result.evaluations >= limits.max_evaluations;
     std::sort(result.tasks.begin(), result.tasks.end(),
               [](const TunedTask& a, const TunedTask& b) { return a.task < b.task; });
-    if (evaluator_.interrupted_by() == 0) measure_references(result);
-    if (evaluator_.interrupted_by() == 0) confirm(result);
+    if (plan_.simulated())
+      for (TunedTask& tuned : result.tasks) compare_simulated(tuned);
+    if (!plan_.simulated() && evaluator_.interrupted_by() == 0) measure_references(result);
+    if (!plan_.simulated() && evaluator_.interrupted_by() == 0) confirm(result);
     for (TunedTask& tuned : result.tasks) finish(tuned);
     log_finals(result);
     result.interrupted_by = evaluator_.interrupted_by();
@@ -149,6 +154,10 @@ class LiveTuning {
     const auto measurements = limits.max_evaluations > 0
                                   ? static_cast<std::size_t>(limits.max_evaluations)
                                   : plan_.arm_count();
+    evaluator_.expect(measurements);
+    if (plan_.simulated())
+      return console_.note(fmt::format("up to {}, each simulated once, as it repeats bit for bit",
+                                       counted(measurements, "evaluation")));
     const auto rounds = (measurements + limits.in_flight - 1) / limits.in_flight;
     const auto groups = plan_.base.groups.size();
     const auto searching = std::min(measurements, rounds * groups);
@@ -159,7 +168,6 @@ class LiveTuning {
         counted(measurements, "measurement"), counted(searching, "launch"),
         options_.confirm_launches, options_.confirm_launches * rule().looks,
         format_eta(evaluator_.estimated_launch_s() * static_cast<double>(searching + confirming))));
-    evaluator_.expect(measurements);
   }
 
   [[nodiscard]] SearchOptions search_options() const {
@@ -170,11 +178,14 @@ class LiveTuning {
     limits.max_evaluations = options_.evaluations > 0 ? options_.evaluations
                              : unlimited              ? 0
                                                       : static_cast<int>(share);
+    // What SMPI cannot run is no fault of the machine that it simulates.
+    if (plan_.simulated()) limits.limits.faults = std::numeric_limits<int>::max();
     return limits;
   }
 
   std::vector<SearchOutcome> run_search(const SearchOptions& limits) {
-    const auto agent = make_agent(options_.agent, options_.agent_options);
+    auto agent = make_agent(options_.agent, options_.agent_options);
+    if (plan_.simulated()) agent = std::make_unique<FastestMeasured>(std::move(agent));
     for (const Experience& known : options_.experience) {
       Task task = plan_.tasks[known.task].search.task;
       task.key.regime = known.regime_id;
@@ -256,6 +267,19 @@ class LiveTuning {
         guard == GuardVerdict::failed)
       return 0;
     return outcome.arm != 0 ? outcome.arm : outcome.challenger;
+  }
+
+  /// Simulated again both would take the same: one look at each is all there is.
+  static void compare_simulated(TunedTask& tuned) {
+    const SearchOutcome& outcome = tuned.outcome;
+    const auto& chosen = outcome.arm != 0 ? outcome.best_time : outcome.challenger_time;
+    if (tuned.candidate == 0 || !outcome.default_time || !chosen) return;
+    TableEvidence& evidence = tuned.entry.evidence;
+    evidence.launches = 1;
+    evidence.default_us = outcome.default_time->count();
+    evidence.tuned_us = chosen->count();
+    evidence.ratio = evidence.tuned_us / evidence.default_us;
+    tuned.ratio = {.value = evidence.ratio, .interval = Interval{evidence.ratio, evidence.ratio}};
   }
 
   [[nodiscard]] ConfirmationRule rule() const {

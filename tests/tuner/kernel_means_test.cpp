@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include "tuner/agents/fastest_measured.hpp"
+
 using namespace dynamiccl;
 using Catch::Approx;
 
@@ -142,4 +144,30 @@ TEST_CASE("what is expected before any look is recommended, and measured away") 
   learn(agent, task, 0, 100);
   learn(agent, task, promised, 300);
   CHECK(agent.recommend(task) != promised);
+}
+
+TEST_CASE("where nothing varies the default is measured first and the fastest measured is chosen") {
+  FastestMeasured agent(make_agent(kMeans, {}));
+  std::vector<Task> tasks{task_of(10), task_of(20)};
+  const std::vector<const Task*> shown{&tasks[0], &tasks[1]};
+  for (const std::size_t t : {0, 1}) {
+    const auto planned = agent.plan(shown, 1);
+    REQUIRE(planned.size() == 1);
+    CHECK(planned[0].task == t);
+    CHECK(planned[0].choice.arm == 0);
+    agent.learn(tasks[t], 0, {.ok = true, .time = Micros{100}});
+  }
+  const auto planned = agent.plan(shown, 1);
+  REQUIRE(planned.size() == 1);
+  CHECK(planned[0].choice.arm != 0);
+  // Whatever the agent inside expects of the others.
+  const std::size_t arm = arm_of(tasks[0], 1, 3);
+  agent.learn(tasks[0], arm_of(tasks[0], 2, 3), {.ok = false});
+  agent.learn(tasks[0], arm_of(tasks[0], 1, 4), {.ok = true, .time = Micros{101}});
+  CHECK(agent.recommend(tasks[0]) == 0);
+  agent.learn(tasks[0], arm, {.ok = true, .time = Micros{99}});
+  CHECK(agent.recommend(tasks[0]) == arm);
+  CHECK(agent.recommend(task_of(30)) == 0);
+  agent.reopen(tasks[0].key);
+  CHECK(agent.recommend(tasks[0]) == 0);
 }

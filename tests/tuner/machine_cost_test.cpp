@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
 #include <set>
 
 using namespace dynamiccl;
@@ -154,4 +155,21 @@ TEST_CASE("every modelled operation is predicted for any count of ranks, the fas
         CHECK_THAT(time.start_up_us + time.bytes_us + time.sum_us, WithinRel(time.us));
       }
     }
+}
+
+TEST_CASE(
+    "what a model describes is expected to take that, a default the least, the rest the most") {
+  const auto expected =
+      expected_log_us({{.algorithm = "ring", .us = 8}, {.algorithm = "tree", .us = 2}},
+                      {"", "ring", "", "tree", "ring"});
+  REQUIRE(expected.size() == 5);
+  CHECK(expected[0] == expected[3]);
+  CHECK_THAT(std::exp(expected[1]), WithinRel(8.0));
+  CHECK_THAT(std::exp(expected[2]), WithinRel(16.0));
+  CHECK_THAT(std::exp(expected[3]), WithinRel(2.0));
+  CHECK(expected[4] == expected[1]);
+  // Without any model nothing is expected to differ.
+  const auto nothing = expected_log_us({}, {"", "", ""});
+  CHECK(nothing[0] == nothing[1]);
+  CHECK(nothing[1] == nothing[2]);
 }

@@ -235,6 +235,7 @@ class Searcher {
     SearchOutcome& outcome = progress.outcome;
     outcome.tried = progress.tried.size();
     outcome.challenger = fastest_other(progress);
+    if (outcome.challenger != 0) outcome.challenger_time = typical(progress, outcome.challenger);
     outcome.missed = static_cast<std::size_t>(
         std::count_if(progress.missed.begin(), progress.missed.end(),
                       [&](std::size_t arm) { return !progress.times.contains(arm); }));

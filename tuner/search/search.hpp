@@ -74,6 +74,7 @@ struct SearchOutcome {
   std::size_t missed = 0;  ///< of them: those that never reached what they are to reach
   /// The fastest measured setting other than the default; 0 = none worked.
   std::size_t challenger = 0;
+  std::optional<Micros> challenger_time;
 };
 
 /// Lets an agent search all tasks. An agent that plans says in each round what of which tasks is

@@ -236,6 +236,23 @@ PredictedTime predict_groups(const MachineModel& machine, Collective collective,
   return best;
 }
 
+std::vector<double> expected_log_us(const std::vector<PredictedTime>& times,
+                                    const std::vector<std::string_view>& models) {
+  std::vector<double> us(models.size(), 0);
+  for (std::size_t i = 1; i < models.size(); ++i)
+    for (const PredictedTime& time : times)
+      if (time.algorithm == models[i]) us[i] = time.us;
+  double least = 0;
+  double most = 1;
+  for (const double one : us) {
+    if (one > 0 && (least == 0 || one < least)) least = one;
+    most = std::max(most, one);
+  }
+  for (double& one : us) one = std::log(one > 0 ? one : 2 * most);
+  if (least > 0) us.front() = std::log(least);
+  return us;
+}
+
 std::vector<PredictedTime> predict_collective(const MachineModel& machine, Collective collective,
                                               int ranks, double bytes) {
   MachineCost cost(machine, ranks);

@@ -84,6 +84,12 @@ class MachineCost {
 std::vector<PredictedTime> predict_collective(const MachineModel& machine, Collective collective,
                                               int ranks, double bytes);
 
+/// ln(us) that is expected of settings before any look, by the models that describe them: of the
+/// first, which is a library's own choice, what the fastest of these says, as libraries choose with
+/// care; of one without a model ("") more than the slowest.
+std::vector<double> expected_log_us(const std::vector<PredictedTime>& times,
+                                    const std::vector<std::string_view>& models);
+
 /// The fastest algorithm in groups of ranks that all call at once, members `stride` ranks apart;
 /// sendrecv: each member to the next one.
 /// @param ranks of which every group * stride in a row are groups; where that is more than there

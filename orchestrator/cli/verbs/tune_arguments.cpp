@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
+#include "core/vocabulary/counted.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
@@ -24,6 +29,49 @@ AgentOptions agent_options(const TuneArguments& arguments) {
 void print_table(const Table& table, const Shared& shared) {
   fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text, {},
                                 stdout_columns()));
+}
+
+void print_tuning(const TunePlan& plan, const TuningResult& result, TuningKind kind,
+                  const Shared& shared) {
+  if (shared.json)
+    print_table(tuning_table(plan, result), shared);
+  else
+    fmt::print("{}", printable(tuning_text(plan, result, kind, stdout_columns())));
+}
+
+bool may_be_simulated(const TuneArguments& arguments) {
+  return !arguments.sweep && !arguments.replay && !arguments.between_runs &&
+         arguments.apply.empty() && arguments.check.empty();
+}
+
+void refuse_what_simulations_lack(const TuneArguments& arguments) {
+  if (arguments.table != TuneArguments().table)
+    throw Error(ErrorKind::input,
+                "tune search: --table: what is chosen for a simulated machine is for no job to "
+                "load, and no file is written; leave --table out");
+  if (arguments.places != kNoPlaces)
+    throw Error(ErrorKind::input,
+                "tune search: --places: what was measured elsewhere says nothing of SMPI's "
+                "algorithms, of which the machine's models expect something; leave --places out");
+}
+
+int finish_simulated(const TuningResult& result, const TunePlan& plan, const Experiment& experiment,
+                     const Shared& shared, const Console& console) {
+  print_tuning(plan, result, TuningKind::simulated, shared);
+  std::set<std::string> environments;
+  for (const TuneTask& task : plan.tasks) environments.insert(task.environment);
+  for (const std::string& name : environments)
+    console.note(fmt::format("{}: {}", name, experiment.profiles.at(name).description));
+  const auto faster =
+      std::count_if(result.tasks.begin(), result.tasks.end(),
+                    [](const TunedTask& tuned) { return !tuned.entry.is_default(); });
+  console.note(
+      fmt::format("{} where all settings would need {}; {} {} another algorithm; no file "
+                  "is written, as no job runs there",
+                  counted(result.evaluations, "evaluation"), result.arms,
+                  counted_of(static_cast<std::size_t>(faster), result.tasks.size(), "cell"),
+                  faster == 1 ? "has" : "have"));
+  return result.interrupted_by != 0 ? 128 + result.interrupted_by : exit_code::kFine;
 }
 
 RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,

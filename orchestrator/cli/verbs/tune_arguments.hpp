@@ -12,6 +12,7 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/tune/evaluator.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
+#include "orchestrator/tune/tune_output.hpp"
 #include "tuner/agents/agent.hpp"
 
 namespace dynamiccl {
@@ -67,6 +68,18 @@ struct TuneArguments {
 
 AgentOptions agent_options(const TuneArguments& arguments);
 void print_table(const Table& table, const Shared& shared);
+
+void print_tuning(const TunePlan& plan, const TuningResult& result, TuningKind kind,
+                  const Shared& shared);
+
+/// Is it a search, which machines that SimGrid simulates may have too?
+bool may_be_simulated(const TuneArguments& arguments);
+/// @throws Error(input) for options of searches that a simulated one has no use for
+void refuse_what_simulations_lack(const TuneArguments& arguments);
+/// Prints what a search over simulated cells found; no file is written that a job could load.
+/// @returns the exit code
+int finish_simulated(const TuningResult& result, const TunePlan& plan, const Experiment& experiment,
+                     const Shared& shared, const Console& console);
 
 /// The row of a run of these arguments; `mark` says what kind of tuning it is.
 RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,

@@ -88,14 +88,6 @@ const Mode* mode_named(const std::string& name) {
   return found == kModes.end() ? nullptr : found;
 }
 
-void print_tuning(const TunePlan& plan, const TuningResult& result, TuningKind kind,
-                  const Shared& shared) {
-  if (shared.json)
-    print_table(tuning_table(plan, result), shared);
-  else
-    fmt::print("{}", printable(tuning_text(plan, result, kind, stdout_columns())));
-}
-
 int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared,
                  const Console& console) {
   print_tuning(plan, result, TuningKind::judged, shared);
@@ -126,9 +118,10 @@ Loaded planned(const TuneArguments& arguments, LoadedExperiment read) {
   options.huge_pages = no_huge_pages_reason().empty();
   options.ll128 = has_channels(read.plan) && why_no_ll128(probe_facts()).empty();
   options.own = arguments.own;
-  TunePlan plan = arguments.between_runs
-                      ? make_run_plan(read.plan, options, arguments.any_environment)
-                      : make_tune_plan(read.experiment, read.plan, options);
+  TunePlan plan =
+      arguments.between_runs
+          ? make_run_plan(read.plan, options, arguments.any_environment)
+          : make_tune_plan(read.experiment, read.plan, options, may_be_simulated(arguments));
   return {std::move(read.experiment), std::move(plan), read.cluster};
 }
 
@@ -281,7 +274,10 @@ void require_table_place(const std::string& table) {
 
 int run_live(const TuneArguments& arguments, const Shared& shared) {
   Loaded loaded = load(arguments);
-  if (arguments.apply.empty() && !arguments.between_runs) require_table_place(arguments.table);
+  if (loaded.plan.simulated())
+    refuse_what_simulations_lack(arguments);
+  else if (arguments.apply.empty() && !arguments.between_runs)
+    require_table_place(arguments.table);
   Console console(shared.verbosity());
   TuningOptions options;
   options.agent = arguments.agent;
@@ -317,6 +313,8 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
           apply_table(loaded.plan, evaluator, log, console, info.id, options, *table), loaded.plan,
           shared, console);
     const auto result = tune_live(loaded.plan, evaluator, log, console, info.id, options);
+    if (loaded.plan.simulated())
+      return finish_simulated(result, loaded.plan, loaded.experiment, shared, console);
     return finish_tuning(result, loaded.plan, evaluator, arguments, info, shared, console);
   };
   return measure_in_run(arguments, shared, info, loaded.experiment, loaded.plan, console, search);

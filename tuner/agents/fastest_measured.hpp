@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "tuner/agents/agent.hpp"
+
+namespace dynamiccl {
+
+/// An agent where measuring again brings the same to the last digit, as in a simulation: each
+/// task's default is measured first, then what the agent asks for, and what was the fastest is
+/// chosen. Nothing else need be believed, and no choice is slower than the default.
+class FastestMeasured final : public Agent {
+ public:
+  explicit FastestMeasured(std::unique_ptr<Agent> asks) : asks_(std::move(asks)) {}
+  [[nodiscard]] std::string_view name() const override { return asks_->name(); }
+  Choice act(const Task& task) override { return asks_->act(task); }
+  [[nodiscard]] bool plans() const override { return asks_->plans(); }
+  std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks, std::size_t most) override;
+  void learn(const Task& task, std::size_t arm, const Trial& trial) override;
+  [[nodiscard]] bool finished(const Task& task) const override { return asks_->finished(task); }
+  [[nodiscard]] std::size_t recommend(const Task& task) const override;
+  void reopen(const RegimeKey& key) override;
+
+ private:
+  std::unique_ptr<Agent> asks_;
+  std::map<RegimeKey, std::map<std::size_t, double>> seen_;  ///< by arm
+};
+
+}  // namespace dynamiccl
