@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "core/statistics/descriptive.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/machine_model.hpp"
@@ -30,7 +31,8 @@ namespace dynamiccl {
 namespace {
 
 struct PredictArguments {
-  std::string machine;
+  std::vector<std::string> machines;
+  std::string machine;  ///< the only one of them, or ""
   std::string operation = "allreduce";
   std::vector<std::string> sizes;
   int ranks = 0;
@@ -289,6 +291,104 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
              render_table(table, OutputFormat::text, predicted_columns(), stdout_columns()));
 }
 
+/// What algorithms take on one of several machines, the fastest first; times by SMPI of those that
+/// it has, where it is asked for.
+std::vector<std::pair<std::string, double>> times_on(const MachineModel& machine,
+                                                     const PredictArguments& arguments,
+                                                     double bytes) {
+  const Asked asked{machine, operation_of(arguments), ranks_of(arguments, machine), bytes};
+  std::vector<std::pair<std::string, double>> times;
+  for (const auto& one : predict_collective(machine, asked.operation, asked.ranks, bytes)) {
+    if (!arguments.smpi) {
+      times.emplace_back(one.algorithm, one.us);
+      continue;
+    }
+    const auto name = smpi_algorithm(one.algorithm, asked.operation);
+    if (name.empty() || interrupted()) continue;
+    const Value us = smpi_time(asked, name);
+    if (const double* known = std::get_if<double>(&us)) times.emplace_back(one.algorithm, *known);
+  }
+  std::stable_sort(times.begin(), times.end(),
+                   [](const auto& a, const auto& b) { return a.second < b.second; });
+  return times;
+}
+
+/// Ratios that one machine's choices have on the others.
+struct Kept {
+  std::vector<double> ratios;
+  std::string worst_on;
+};
+
+std::string kept_line(const std::string& machine, const Kept& kept) {
+  constexpr double kDiffers = 1.05;
+  if (kept.ratios.empty()) return fmt::format("{}: no choice of it is elsewhere\n", machine);
+  const auto differ = std::count_if(kept.ratios.begin(), kept.ratios.end(),
+                                    [](double ratio) { return ratio >= kDiffers; });
+  return fmt::format(
+      "kept elsewhere, what is fastest on {} takes 5 % more at least in {} of {}, {:.3g} times "
+      "as long in the middle, {:.3g} at worst{}\n",
+      machine, differ, kept.ratios.size(), median(kept.ratios),
+      *std::max_element(kept.ratios.begin(), kept.ratios.end()),
+      kept.worst_on.empty() ? "" : ", on " + kept.worst_on);
+}
+
+/// On each machine the fastest, and what it costs to keep that on the others.
+void print_choices(const PredictArguments& arguments, Shared& shared) {
+  std::vector<MachineModel> machines;
+  std::string columns =
+      "size_bytes\nchosen_for | text | the machine on which it is the fastest\n"
+      "algorithm\n";
+  Table table;
+  table.columns = {"size_bytes", "chosen_for", "algorithm"};
+  for (const std::string& name : arguments.machines) {
+    machines.push_back(
+        read_machine_model(name, data_path("profiles/machines"), arguments.overrides));
+    if (arguments.smpi)
+      if (const auto why = why_no_smpi(machines.back(), operation_of(arguments)); !why.empty())
+        throw Error(ErrorKind::environment, "--smpi: " + why);
+    columns += fmt::format("{} | real, optional | its time there over the fastest's there\n",
+                           machines.back().name);
+    table.columns.push_back(machines.back().name);
+  }
+  const InterruptGuard guard;
+  std::vector<Kept> kept(machines.size());
+  for (const std::string& size : arguments.sizes) {
+    const auto bytes = static_cast<double>(parse_bytes(size).count());
+    std::vector<std::vector<std::pair<std::string, double>>> times;
+    for (const MachineModel& machine : machines)
+      times.push_back(times_on(machine, arguments, bytes));
+    for (std::size_t m = 0; m < machines.size() && !interrupted(); ++m) {
+      if (times[m].empty()) continue;
+      const std::string& choice = times[m].front().first;
+      std::vector<Value> row{static_cast<std::int64_t>(bytes), machines[m].name, choice};
+      for (std::size_t on = 0; on < machines.size(); ++on) {
+        const auto found = std::find_if(times[on].begin(), times[on].end(),
+                                        [&](const auto& one) { return one.first == choice; });
+        row.push_back(found == times[on].end() ? Value()
+                                               : Value(found->second / times[on].front().second));
+        if (on == m || found == times[on].end()) continue;
+        const double ratio = found->second / times[on].front().second;
+        if (kept[m].ratios.empty() ||
+            ratio > *std::max_element(kept[m].ratios.begin(), kept[m].ratios.end()))
+          kept[m].worst_on = machines[on].name;
+        kept[m].ratios.push_back(ratio);
+      }
+      table.rows.push_back(std::move(row));
+    }
+  }
+  if (interrupted()) {
+    shared.exit_code = 128 + interrupt_signal();
+    return;
+  }
+  const Columns described = with_shared(parse_columns(columns, "predict"));
+  if (shared.json) return fmt::print("{}", render_table(table, OutputFormat::json, described));
+  fmt::print("{}, by {}: nothing of it was measured.\n{}", arguments.operation,
+             arguments.smpi ? "SimGrid's SMPI" : "analytic models",
+             render_table(table, OutputFormat::text, described, stdout_columns()));
+  for (std::size_t m = 0; m < machines.size(); ++m)
+    fmt::print("{}", printable(kept_line(machines[m].name, kept[m])));
+}
+
 /// What a rank must hold, next to what it has.
 std::string memory_line(const LlmModel& model, const LlmParallelism& parallelism,
                         const MachineModel& machine) {
@@ -367,8 +467,9 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
       "predict", "what algorithms would take on a machine nobody here has, by analytic models");
   auto arguments = std::make_shared<PredictArguments>();
   auto* machine = verb->add_option(
-      "MACHINE", arguments->machine,
-      "name or file (.toml) of a machine; without it, those that come with the program");
+      "MACHINE", arguments->machines,
+      "name or file (.toml) of a machine; several: what the choice for each costs on the others; "
+      "without it, those that come with the program");
   auto* operation = verb->add_option("--operation", arguments->operation, "collective (allreduce)");
   auto* sizes = verb->add_option("--bytes", arguments->sizes, "sizes of the whole buffer (1MiB)")
                     ->delimiter(',');
@@ -403,6 +504,7 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl predict\n"
       "  dynamiccl predict fat-tree-1024 --bytes 1MiB,64MiB\n"
       "  dynamiccl predict torus-1024 --ranks 256 --smpi\n"
+      "  dynamiccl predict tier-1 tier-2 tier-3 tier-4 --bytes 1KiB,1MiB,64MiB\n"
       "  dynamiccl predict my-cluster.toml --operation broadcast --set "
       "links.network.gbytes_per_s=50\n"
       "  dynamiccl predict --fit last --where backend=nccl > mine.toml\n"
@@ -412,10 +514,16 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
   verb->callback([arguments, of_machine, &shared] {
     if (arguments->sizes.empty()) arguments->sizes = {"1MiB"};
     if (!arguments->fit.empty()) return print_fitted(*arguments, shared);
-    if (arguments->machine.empty()) {
+    if (arguments->machines.empty()) {
       refuse_without_machine(of_machine);
       return list_machines(shared);
     }
+    if (arguments->machines.size() > 1) {
+      if (!arguments->traffic.empty())
+        throw Error(ErrorKind::input, "--traffic: is listed of one MACHINE");
+      return print_choices(*arguments, shared);
+    }
+    arguments->machine = arguments->machines.front();
     if (!arguments->traffic.empty()) return print_traffic(*arguments, shared);
     print_prediction(*arguments, shared);
   });

@@ -10,7 +10,8 @@
 using namespace dynamiccl;
 using testing::run;
 
-TEST_CASE("predict prints every algorithm of each size, the fastest first", "[F-13][F-14][F-18]") {
+TEST_CASE("predict prints every algorithm of each size, the fastest first",
+          "[F-13][F-14][F-18][H-17]") {
   const auto result = run({"predict", "gpus-100k", "--bytes", "1KiB,64MiB", "--json"});
   REQUIRE(result.exit_code == 0);
   const auto rows = nlohmann::json::parse(result.out);
@@ -101,6 +102,46 @@ TEST_CASE("predict sets what SMPI simulates next to the models", "[A-14]") {
         std::string::npos);
   const std::vector<std::string> again{"star-1024", "--ranks", "16"};
   CHECK(predict(again).out == predict(again).out);
+}
+
+TEST_CASE("predict of several machines says what keeping one's choice costs on the others",
+          "[A-57][F-02][F-03][F-04][F-05]") {
+  const auto choices = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"predict", "tier-1",  "tier-2",         "tier-3",
+                                   "tier-4",  "--bytes", "1KiB,1MiB,64MiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const auto result = choices({"--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out);
+  REQUIRE(rows.size() == 12);
+  std::set<std::string> chosen;
+  int differ = 0;
+  for (const auto& row : rows) {
+    INFO(row.dump());
+    chosen.insert(row.at("algorithm").get<std::string>());
+    const std::string own = row.at("chosen_for");
+    CHECK(row.at(own) == 1.0);
+    for (const char* tier : {"tier-1", "tier-2", "tier-3", "tier-4"}) {
+      if (row.at(tier).is_null()) continue;
+      CHECK(row.at(tier) >= 1.0);
+      differ += row.at(tier) >= 1.05 ? 1 : 0;
+    }
+  }
+  CHECK(chosen.size() >= 3);
+  CHECK(differ >= 6);
+  const auto told = choices({});
+  INFO(told.out);
+  CHECK(told.out.find("by analytic models: nothing of it was measured") != std::string::npos);
+  CHECK(told.out.find("kept elsewhere, what is fastest on tier-1 takes 5 % more at least in ") !=
+        std::string::npos);
+  CHECK(choices({"--traffic", "llama-7b"}).exit_code == 2);
+  // One after the other by the models is what each says by itself.
+  const auto alone =
+      nlohmann::json::parse(run({"predict", "tier-4", "--bytes", "64MiB", "--json"}).out);
+  CHECK(rows.back().at("algorithm") == alone.front().at("algorithm"));
 }
 
 TEST_CASE("a machine's file is made of a stored run, and says how far off it is", "[A-14]") {
