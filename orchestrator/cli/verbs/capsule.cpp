@@ -70,12 +70,34 @@ StoredText stored_text(const Reader& reader, const std::string& run) {
   return stored;
 }
 
+/// Files of the machines that a run simulated, by what its experiment calls them.
+std::map<std::string, std::string> simulated_machines(const Reader& reader,
+                                                      const std::string& run) {
+  const Table table = reader.query(
+      "SELECT DISTINCT p.profile_json ->> '$.machine' AS machine, p.profile_json ->> "
+      "'$.machine_toml' AS text FROM profile p JOIN plan_group g ON g.profile_id = p.id JOIN run r "
+      "ON r.id = g.run_id WHERE r.uuid = ?1 AND p.profile_json ->> '$.machine_toml' <> ''",
+      {run});
+  const TableView rows(table);
+  std::map<std::string, std::string> machines;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    machines[rows.text(i, "machine")] = rows.text(i, "text");
+  return machines;
+}
+
 void fill(const fs::path& folder, const Shared& shared, const std::string& run) {
   const auto stored = stored_text(Reader(shared.db), run);
   { Store((folder / kDatabase).string()).merge(shared.db); }
   std::map<std::string, std::string> texts{{kExperiment, stored.text},
                                            {"versions.txt", installation_text() + "\n"}};
   for (const auto& [name, text] : recipe_files()) texts["image/" + name] = text;
+  json machines = json::object();
+  for (const auto& [machine, text] : simulated_machines(Reader(shared.db), run)) {
+    const std::string name = fmt::format("machines/{}.toml", machines.size());
+    machines[machine] = name;
+    texts[name] = text;
+    fs::create_directories(folder / "machines");
+  }
   fs::create_directories(folder / "image");
   json sums{{kDatabase, sha256_hex(file_text((folder / kDatabase).string()))}};
   for (const auto& [name, text] : texts) {
@@ -86,6 +108,7 @@ void fill(const fs::path& folder, const Shared& shared, const std::string& run) 
                               {"run_id", run},
                               {"overrides", stored.overrides},
                               {"only", stored.only},
+                              {"machines", machines},
                               {"versions", split(installation_text(), '\n').front()},
                               {"sha256", sums}};
   write_output((folder / kManifest).string(), manifest.dump(1) + "\n", "--capsule", shared.db);
@@ -153,6 +176,11 @@ Capsule checked(const fs::path& folder) {
   for (const char* needed : {kDatabase, kExperiment})
     if (!manifest["sha256"].contains(needed))
       throw damaged(folder, std::string(needed) + " is missing");
+  const json machines = manifest.value("machines", json::object());
+  if (!machines.is_object()) throw damaged(folder, fmt::format("{} is none", kManifest));
+  for (const auto& [machine, name] : machines.items())
+    if (!name.is_string() || !manifest["sha256"].contains(name.get<std::string>()))
+      throw damaged(folder, fmt::format("the file of {} is missing", machine));
   static_cast<void>(Reader(capsule.database()).resolve_run(capsule.run()));  // before it measures
   return capsule;
 }
@@ -271,6 +299,10 @@ int repeat(const Capsule& capsule, const Shared& shared, int launches) {
   arguments.file = (capsule.folder / kExperiment).string();
   arguments.only = capsule.manifest.value("only", "");
   arguments.overrides = capsule.manifest.value("overrides", std::vector<std::string>{});
+  const json machines = capsule.manifest.value("machines", json::object());
+  for (const auto& [machine, name] : machines.items())
+    arguments.machines[machine] =
+        file_text((capsule.folder / name.get<std::string>()).string(), kLargestExperiment);
   if (launches > 0) arguments.overrides.push_back(fmt::format("protocol.launches={}", launches));
   const auto loaded = load_experiment(arguments);
   make_db_folder(shared.db);

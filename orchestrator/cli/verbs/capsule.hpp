@@ -6,8 +6,9 @@
 
 namespace dynamiccl {
 
-/// Writes what another machine needs to repeat a run: the database, its experiment, the recipe of
-/// the image, versions, and a manifest with the checksum of each.
+/// Writes what another machine needs to repeat a run: the database, its experiment, files of the
+/// machines that it simulates, the recipe of the image, versions, and a manifest with the checksum
+/// of each.
 /// @param place a new folder, or a new file NAME.tar
 /// @param run as Reader::resolve_run takes it
 /// @throws Error(input) where something is at that place

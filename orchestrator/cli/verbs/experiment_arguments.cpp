@@ -113,11 +113,15 @@ std::string held_out_text(const MachineModel& machine) {
 }
 
 /// The machine's file becomes part of what the environment is, and its error of what it is called.
-void read_machines(Experiment& experiment) {
+void read_machines(Experiment& experiment, const std::map<std::string, std::string>& given) {
   for (auto& [name, profile] : experiment.profiles) {
     if (!profile.simulated()) continue;
-    const std::string path = machine_model_path(profile.machine, data_path("profiles/machines"));
-    profile.machine_toml = read_input_file(path);
+    const auto carried = given.find(profile.machine);
+    const std::string path =
+        carried != given.end()
+            ? profile.machine
+            : machine_model_path(profile.machine, data_path("profiles/machines"));
+    profile.machine_toml = carried != given.end() ? carried->second : read_input_file(path);
     const MachineModel machine = parse_machine_model(profile.machine_toml, path);
     profile.description = fmt::format(
         "simulated by SimGrid's SMPI on {} ({}): nothing was "
@@ -138,7 +142,7 @@ Experiment read_file(const ExperimentArguments& arguments) {
   Experiment experiment = read_experiment(arguments.file, all_overrides(arguments), profiles);
   notes.insert(notes.end(), experiment.notes.begin(), experiment.notes.end());
   print_notes(notes);
-  read_machines(experiment);
+  read_machines(experiment, arguments.machines);
   if (only_user_namespaces()) {
     const auto asked = experiment.profiles;
     for (const auto& [name, profile] : asked)

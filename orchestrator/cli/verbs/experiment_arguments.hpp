@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,9 @@ struct ExperimentArguments {
   std::string slurm;
   int nodes = 0;
   std::string machine_file;
+  /// Text of machines to simulate by what the experiment calls them, instead of their files: a
+  /// capsule's.
+  std::map<std::string, std::string> machines;
 
   /// @param required false for a verb that may do without an experiment
   void add_to(CLI::App& verb, bool required = true);

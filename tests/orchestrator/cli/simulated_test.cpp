@@ -118,15 +118,15 @@ TEST_CASE("a simulated environment needs a machine, a name that says so, and no 
       "unknown machine \"star-1025\"");
 }
 
-TEST_CASE("what is simulated is neither tuned nor examined, and its plan starts no rank",
+TEST_CASE("what is simulated is for no job, is not examined, and its plan starts no rank",
           "[A-14]") {
   const testing::Folder folder;
   const std::string db = folder.path("a.sqlite");
   const std::string file = folder.file("e.toml", experiment("\"simulated-star\"", kProfile));
-  const std::vector<std::vector<std::string>> ways{
-      {"search", file, "--table", folder.path("t.json")},
-      {"search", file, "--between-runs"},
-      {"sweep", file}};
+  const std::vector<std::vector<std::string>> ways{{"search", file, "--between-runs"},
+                                                   {"sweep", file},
+                                                   {"apply", file, folder.path("t.json")},
+                                                   {"check", file, folder.path("t.json")}};
   for (auto way : ways) {
     way.insert(way.begin(), "tune");
     way.insert(way.end(), {"--db", db});
@@ -135,6 +135,14 @@ TEST_CASE("what is simulated is neither tuned nor examined, and its plan starts 
     CHECK(refusal.exit_code == 2);
     CHECK(refusal.err.find("tune: simulated-star is simulated: nothing is measured there") !=
           std::string::npos);
+  }
+  const std::vector<std::pair<std::string, std::string>> idle{{"--table", folder.path("t.json")},
+                                                              {"--places", "shipped"}};
+  for (const auto& [option, value] : idle) {
+    const auto refusal = run({"tune", "search", file, option, value, "--db", db});
+    INFO(refusal.err);
+    CHECK(refusal.exit_code == 2);
+    CHECK(refusal.err.find("tune search: " + option + ": ") != std::string::npos);
   }
   const auto profile = folder.file("p.toml",
                                    "name = \"simulated-star\"\nkind = \"simulated\"\n"
@@ -265,6 +273,108 @@ TEST_CASE("an experiment on a simulated machine is run, stored and shown as simu
   REQUIRE(page.exit_code == 0);
   const auto found = run_command({"grep", "-c", "simulated by SimGrid", folder.path("page.html")});
   CHECK(found.exit_code == 0);
+}
+
+TEST_CASE("a simulated run is repeated from a capsule, which carries the machine's file",
+          "[A-14]") {
+  if (find_program("smpirun").empty() || find_program("smpicc").empty())
+    SKIP("smpirun is not here: libsimgrid-dev brings it");
+  const testing::Folder folder;
+  const std::string db = folder.path("a.sqlite");
+  const auto machine = folder.file("mine.toml",
+                                   "description = \"4 nodes of mine\"\nsource = \"assumed\"\n"
+                                   "nodes = 4\n[links.network]\nlatency = \"3us\"\n"
+                                   "gbytes_per_s = 5.0\nsource = \"assumed\"\n");
+  const auto file = folder.file("e.toml", R"(name = "mine"
+[axes]
+environment = "simulated-mine"
+backend = ["openmpi", "mpich"]
+architecture = "ring"
+ranks = 4
+[profile.simulated-mine]
+extends = "bare-metal"
+kind = "simulated"
+machine = ")" + machine + R"("
+[[work]]
+collective = "allreduce"
+size = "64KiB"
+[protocol]
+launches = 2
+)");
+  const auto simulated = run_long({"run", file, "--db", db});
+  INFO(simulated.err);
+  REQUIRE(simulated.exit_code == 0);
+  const std::string capsule = folder.path("c.tar");
+  REQUIRE(run({"export", "--capsule", capsule, "--db", db}).exit_code == 0);
+  std::filesystem::remove(machine);
+  std::filesystem::remove(file);
+  const std::string there = folder.path("b.sqlite");
+  const auto repeated = run_long({"replay", capsule, "--db", there});
+  INFO(repeated.err << repeated.out);
+  CHECK((repeated.exit_code == 0 || repeated.exit_code == 5));
+  const std::string times =
+      "SELECT environment, backend, median_us FROM v_measurement WHERE counts ORDER BY 1, 2";
+  const auto again = rows(there, times);
+  CHECK(again.size() == 4);
+  CHECK(again == rows(db, times));
+}
+
+TEST_CASE("a search on a simulated machine finds SMPI's faster algorithms, and writes no file",
+          "[A-14][F-18]") {
+  if (find_program("smpirun").empty() || find_program("smpicc").empty())
+    SKIP("smpirun is not here: libsimgrid-dev brings it");
+  const testing::Folder folder;
+  const std::string db = folder.path("a.sqlite");
+  const std::string file = folder.file("e.toml", R"(name = "simulated"
+[axes]
+environment = "simulated-torus"
+backend = "openmpi"
+architecture = "ring"
+ranks = 16
+[profile.simulated-torus]
+extends = "bare-metal"
+kind = "simulated"
+machine = "torus-1024"
+[[work]]
+collective = "allreduce"
+size = ["1KiB", "64KiB"]
+[protocol]
+launches = 1
+)");
+  const auto search = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tune", "search", file, "--db", db, "--json"});
+    const auto result = run_long(more);
+    INFO(result.err << result.out);
+    REQUIRE(result.exit_code == 0);
+    CHECK(result.err.find("simulated-torus: simulated by SimGrid's SMPI on torus-1024") !=
+          std::string::npos);
+    CHECK(result.err.find("no file is written, as no job runs there") != std::string::npos);
+    return nlohmann::json::parse(result.out);
+  };
+  const auto all = search({"--agent", "exhaustive"});
+  const auto few = search({});
+  REQUIRE(all.size() == 2);
+  REQUIRE(few.size() == 2);
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    INFO(all[i].dump() << few[i].dump());
+    CHECK(all[i].at("evaluations") == all[i].at("arms"));
+    CHECK(few[i].at("loaded_by") == "nobody");
+    CHECK(few[i].at("default_us") == all[i].at("default_us"));
+    // Nothing is slower than the default, nor faster than the fastest of all.
+    CHECK(few[i].at("tuned_us").get<double>() <= few[i].at("default_us").get<double>());
+    CHECK(few[i].at("tuned_us").get<double>() >= all[i].at("tuned_us").get<double>());
+  }
+  // Where Open MPI's rules miss it, an all-reduce of 64 KiB is faster by another algorithm.
+  CHECK(all[1].at("verdict") == "FASTER");
+  CHECK(all[1].at("setting") != "library");
+  CHECK(few[0].at("evaluations").get<int>() + few[1].at("evaluations").get<int>() <=
+        (all[0].at("arms").get<int>() + all[1].at("arms").get<int>()) / 4);
+  CHECK(rows(db, "SELECT DISTINCT environment FROM v_measurement")[0].at("environment") ==
+        "simulated-torus");
+  const auto exported = run({"export", "--measured", "last", "--format", "openmpi", "--out",
+                             folder.path("out"), "--db", db});
+  CHECK(exported.exit_code == 2);
+  CHECK(exported.err.find("is simulated (simulated-torus)") != std::string::npos);
 }
 
 TEST_CASE("a language model's step is measured call by call, in groups of its ranks",
