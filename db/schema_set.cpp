@@ -1,5 +1,6 @@
 #include "db/schema_set.hpp"
 
+#include "db/training_rows.hpp"
 #include "embedded/db_migration_0001_sql.hpp"
 #include "embedded/db_migration_0002_sql.hpp"
 #include "embedded/db_migration_0003_sql.hpp"
@@ -17,9 +18,10 @@ namespace dynamiccl {
 
 const SchemaSet& current_schema() {
   // The next change of a table: add migrations/0011_<what>.sql, embed it, and append {11, text}.
+  static const std::string views = with_training_rows(embedded::db_views_sql);
   static const SchemaSet set{embedded::db_migration_0001_sql,
                              embedded::db_schema_sql,
-                             embedded::db_views_sql,
+                             views,
                              {{2, embedded::db_migration_0002_sql},
                               {3, embedded::db_migration_0003_sql},
                               {4, embedded::db_migration_0004_sql},

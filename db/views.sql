@@ -283,6 +283,43 @@ SELECT
   json_extract(t.details_json, '$.trace') AS trace           -- one step's timeline
 FROM training t;
 
+-- One row per training method of this program: what SQL asks in place of its name.
+CREATE VIEW v_training_method AS
+SELECT
+  column1 AS method,            -- its name
+  column2 AS gossip,            -- flag: workers average with their neighbours
+  column3 AS after_backward,    -- flag: nothing is sent before the backward pass is over
+  column4 AS split,             -- flag: a sum is two messages, a reduce-scatter and an all-gather
+  column5 AS crosses_barrier,   -- flag: the next forward pass begins before all gradients are in
+  column6 AS engine             -- flag: a library's own engine does it
+FROM (VALUES
+    @methods@);
+
+-- One row per way to wait for each other, likewise.
+CREATE VIEW v_synchronisation AS
+SELECT
+  column1 AS synchronisation,   -- its name
+  column2 AS usual,             -- flag: what a cell that names none does
+  column3 AS later_local,       -- flag: steps that all do together, local ones from some step on
+  column4 AS rounds_differ,     -- flag: its rounds get shorter
+  column5 AS leaves_out,        -- flag: a step is over without the slowest
+  column6 AS surveyed           -- the survey's word in its orders of communication; NULL: it has none
+FROM (VALUES
+    @synchronisations@);
+
+-- One row per codec of gradients, likewise.
+CREATE VIEW v_codec AS
+SELECT
+  column1 AS compression,       -- its name
+  column2 AS bits,              -- of each value; NULL: settings or the values say how many
+  column3 AS by_bits,           -- flag: the setting "bits" says how many
+  column4 AS sparse,            -- flag: some of the values are sent
+  column5 AS by_density,        -- flag: the setting "density" says how many
+  column6 AS gathered,          -- flag: each worker gets the messages of all and adds them
+  column7 AS merged             -- flag: pairs of workers make one message of two
+FROM (VALUES
+    @codecs@);
+
 -- One row per training cell in a launch. Ranks of one kind become one value: times by the slowest
 -- worker, bytes by the busiest rank.
 CREATE VIEW v_training AS
@@ -299,16 +336,16 @@ SELECT
   json_extract(v.cell_knobs, '$.model') AS model,  -- what was trained
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) AS batch,  -- samples per worker and step
   v.cell_knobs AS settings,         -- all settings of the cell
-  CASE WHEN v.algorithm = 'd-psgd' THEN 'gossip '
+  CASE WHEN m.gossip THEN 'gossip '
        WHEN json_extract(v.cell_knobs, '$.group_size') IS NOT NULL THEN 'grouped ' ELSE '' END
-    || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), 'bsp')
+    || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), (SELECT synchronisation FROM v_synchronisation WHERE usual))
     || coalesce(', then ' || json_extract(v.cell_knobs, '$.switch_to'), '') AS synchronisation,  -- when workers wait for each other
   coalesce(json_extract(v.cell_knobs, '$.compression'), 'none') AS compression,  -- codec of the gradients
-  v.algorithm <> 'd-psgd' AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
+  NOT coalesce(m.gossip, 0) AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
     AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
     AND json_extract(v.cell_knobs, '$.compression') IS NULL
     AS trained_as_one,              -- flag: trains what one process would, so step times tell
-  v.algorithm <> 'd-psgd' AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
+  NOT coalesce(m.gossip, 0) AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
     AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
     AND json_extract(v.cell_knobs, '$.compression') IS NULL
     AND json_extract(v.cell_knobs, '$.lars') IS NULL AND json_extract(v.cell_knobs, '$.rate_warmup') IS NULL
@@ -323,14 +360,11 @@ SELECT
     'slow_factor', json_extract(v.cell_knobs, '$.slow_factor'), 'slow_worker', json_extract(v.cell_knobs, '$.slow_worker')))
     AS task,                        -- data, passes, target and slowed workers as JSON: equal where times to an accuracy compare
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
-    * CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
-           OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
-               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL
-                    OR json_extract(v.cell_knobs, '$.switch_to') = 'backup'
-                    OR json_extract(v.cell_knobs, '$.synchronisation') = 'backup'))
+    * CASE WHEN s.rounds_differ OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
+               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
            THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
     * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
-       - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
+       - CASE WHEN s.leaves_out
          THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
     AS step_samples,                -- samples of all workers in one step or round, count; NULL: rounds differ
   v.ranks AS ranks,                 -- processes, count
@@ -340,25 +374,19 @@ SELECT
   v.n AS steps,                     -- measured steps, count
   v.median_us AS step_us,           -- median step over the ranks as rank_aggregation says, microseconds
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
-    * CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
-           OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
-               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL
-                    OR json_extract(v.cell_knobs, '$.switch_to') = 'backup'
-                    OR json_extract(v.cell_knobs, '$.synchronisation') = 'backup'))
+    * CASE WHEN s.rounds_differ OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
+               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
            THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
     * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
-       - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
+       - CASE WHEN s.leaves_out
          THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
     / v.median_us * 1e6 AS samples_per_s,               -- throughput of all workers; NULL: rounds differ
   max(t.single_us) AS single_us,    -- step of one worker alone, same launch
-  CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
-           OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
-               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL
-                    OR json_extract(v.cell_knobs, '$.switch_to') = 'backup'
-                    OR json_extract(v.cell_knobs, '$.synchronisation') = 'backup'))
+  CASE WHEN s.rounds_differ OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
+               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
            THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
     * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
-       - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
+       - CASE WHEN s.leaves_out
          THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
     * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone; NULL: rounds differ
   max(t.compute_us) AS compute_us,  -- step without communication, all ranks at once
@@ -384,5 +412,8 @@ SELECT
 FROM v_measurement v
 JOIN training t ON t.measurement_id = v.measurement_row
 LEFT JOIN v_time_to_target a ON a.measurement_row = v.measurement_row
+LEFT JOIN v_training_method m ON m.method = v.algorithm
+LEFT JOIN v_synchronisation s ON s.synchronisation = json_extract(v.cell_knobs, '$.synchronisation')
+LEFT JOIN v_synchronisation n ON n.synchronisation = json_extract(v.cell_knobs, '$.switch_to')
 -- By the run, too: only so does SQLite make the rows of no other run than the one asked for.
 GROUP BY v.run_row, v.measurement_row;

@@ -255,7 +255,7 @@ void refuse_unreached_local_steps(const TableReader& table, const Work& work,
   }
 }
 
-/// `training = ["mg-wfbp", ...]`: methods, and every setting as one value or a list of them.
+/// `training = [METHOD, ...]`: methods, and every setting as one value or a list of them.
 void read_training(TableReader& table, const Protocol& protocol, Work& work) {
   const std::size_t before = table.mistakes().count();
   work.training = table.names<TrainingMethod>("training");

@@ -14,6 +14,7 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"
+#include "train/spec/training_method.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -169,8 +170,10 @@ std::optional<double> C2cCell::ratio_measured() const {
 std::optional<double> C2cCell::expected_us() const {
   if (!alpha_us) return std::nullopt;
   const double sending_us = messages * *alpha_us + parameter_bytes(*this) * beta_us_per_byte;
-  return figure.algorithm.starts_with("bsp") ? compute_us + sending_us
-                                             : std::max(compute_us, sending_us);
+  const auto method = find_named<TrainingMethod>(figure.algorithm);
+  return method && method_row(*method).order == SendOrder::after_backward
+             ? compute_us + sending_us
+             : std::max(compute_us, sending_us);
 }
 
 std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,

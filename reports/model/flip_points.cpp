@@ -6,9 +6,11 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <optional>
 
 #include "core/vocabulary/parsed_json.hpp"
 #include "reports/model/exchanges.hpp"
+#include "train/spec/training_method.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -52,30 +54,27 @@ std::vector<FlipCell> architectures(const std::vector<CellFigure>& figures) {
   return cells;
 }
 
-/// Methods that send several layers' gradients as one, and methods that cut a layer's into parts;
-/// each with the settings that only it has. DDP merges too, by an engine that is not ours.
-struct Grouping {
-  std::string_view method;
-  bool partition;
-  std::array<const char*, 4> own;
-};
-constexpr std::array kGroupings{
-    Grouping{"mg-wfbp", false, {"merge", "", "", ""}},
-    Grouping{"dear", false, {"bucket", "", "", ""}},
-    Grouping{"bytescheduler-ps", true, {"partition", "credit", "servers", "placement"}},
-    Grouping{"bytescheduler-a2a", true, {"partition", "credit", "", ""}}};
+/// Settings that only a method has which sends several layers' gradients as one, or cuts a layer's
+/// into parts; nullopt: it does neither. PyTorch's engine merges too, which is not ours.
+std::optional<std::array<const char*, 4>> own_settings(const TrainingMethodRow& row) {
+  if (row.engine) return std::nullopt;
+  if (row.order == SendOrder::by_urgency) return {{"partition", "credit", "servers", "placement"}};
+  if (row.grouping == MessageGrouping::merged) return {{"merge", "", "", ""}};
+  if (row.grouping == MessageGrouping::buckets) return {{"bucket", "", "", ""}};
+  return std::nullopt;
+}
 
 std::vector<FlipCell> groupings(const std::vector<CellFigure>& figures) {
   std::vector<FlipCell> cells;
   for (const auto& figure : figures) {
-    const auto* known = std::find_if(kGroupings.begin(), kGroupings.end(), [&](const Grouping& g) {
-      return g.method == figure.algorithm;
-    });
-    if (figure.collective != "training" || known == kGroupings.end()) continue;
+    const auto method = find_named<TrainingMethod>(figure.algorithm);
+    if (figure.collective != "training" || !method) continue;
+    const auto names = own_settings(method_row(*method));
+    if (!names) continue;
     FlipCell cell = training_cell_of(figure);
-    const auto own = taken_settings(cell, known->own);
+    const auto own = taken_settings(cell, *names);
     cell.side = figure.algorithm + (own.empty() ? "" : " " + own.dump());
-    cell.second = known->partition;
+    cell.second = method_row(*method).order == SendOrder::by_urgency;
     cell.figure.algorithm.clear();
     cell.figure.architecture.clear();
     cells.push_back(std::move(cell));

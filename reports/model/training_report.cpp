@@ -14,6 +14,7 @@
 #include "core/vocabulary/units.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/table_view.hpp"
+#include "train/spec/training_method.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -119,11 +120,12 @@ struct Row {
   }
 };
 
-/// The fastest `ddp` of each task.
+/// Of each task the fastest that a library's own engine trained.
 std::map<std::string, const CellFigure*> baselines_of(const std::vector<Row>& rows) {
   std::map<std::string, const CellFigure*> best;
   for (const auto& row : rows) {
-    if (row.figure->algorithm != "ddp") continue;
+    const auto method = find_named<TrainingMethod>(row.figure->algorithm);
+    if (!method || !method_row(*method).engine) continue;
     const CellFigure*& known = best[row.task()];
     if (known == nullptr || row.figure->median_us() < known->median_us()) known = row.figure;
   }

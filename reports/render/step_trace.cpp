@@ -10,6 +10,7 @@
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
+#include "train/spec/synchronisation.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -47,7 +48,7 @@ std::vector<TracedCell> training_cells(const Reader& reader, const std::string& 
     const std::string codec = rows.text(i, "compression");
     cells.push_back({id, rows.text(i, "method"),
                      fmt::format("{} {}{}{} of {} on {}, {}, {} ranks", id, rows.text(i, "method"),
-                                 waits == "bsp" ? "" : ", " + waits + ",",
+                                 waits == name_of(Synchronisation::bsp) ? "" : ", " + waits + ",",
                                  codec == "none" ? "" : " with " + codec, rows.text(i, "model"),
                                  rows.text(i, "environment"), rows.text(i, "backend"),
                                  rows.integer(i, "ranks")),

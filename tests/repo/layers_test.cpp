@@ -34,7 +34,7 @@ const std::map<std::string, std::vector<std::string>>& layers() {
         {"containers", {"core", "profiles"}},
         {"containers/cluster", {"core", "profiles", "containers"}},
         {"containers/start", {"core", "profiles", "containers"}},
-        {"db", {"core"}}};
+        {"db", {"core", "train/spec"}}};
     // What NCCL loads into the programs of others: these headers of ours and no more.
     add_storeys(rows, "plugin/",
                 {"core/vocabulary/error.hpp", "core/vocabulary/file_limit.hpp",

@@ -18,9 +18,11 @@
 WITH tables AS (
   SELECT v.*, t.cost_us, t.cost_second_us, t.cost_busy_us, t.cost_busy_second_us,
          t.cost_lost_us, t.cost_cpu_us,
-         CASE WHEN v.method IN ('bsp-a2a', 'wfbp-a2a', 'mg-wfbp', 'ddp') THEN 'all-reduce'
-              WHEN v.method = 'dear' THEN 'split all-reduce' ELSE v.method END AS path
+         CASE WHEN m.split THEN 'split all-reduce'
+              WHEN m.method IS NULL OR v.architecture = 'ps' OR m.gossip OR m.crosses_barrier THEN v.method
+              ELSE 'all-reduce' END AS path
   FROM v_training v
+  LEFT JOIN v_training_method m ON m.method = v.method
   JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.first_worker
   WHERE v.run_row = ?1 AND v.counts
 ),

@@ -26,7 +26,8 @@ WITH numbered AS (
          row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
   FROM v_training
-  WHERE run_row = ?1 AND counts AND predicted_us > 0 AND method <> 'ddp' AND trained_as_one
+  WHERE run_row = ?1 AND counts AND predicted_us > 0 AND trained_as_one
+    AND method NOT IN (SELECT method FROM v_training_method WHERE engine)
 ),
 ranked AS (
   SELECT *,

@@ -64,19 +64,20 @@ plain AS (
   GROUP BY environment, backend, model, batch, workers, block, pace
 ),
 numbered AS (
-  SELECT c.*, p.samples_per_s / c.samples_per_s AS over,
+  SELECT c.*, m.after_backward, p.samples_per_s / c.samples_per_s AS over,
          CASE WHEN json_extract(c.figures, '$.nominal_bytes') >= 4e8
                 AND c.plain_bytes > 4.5 * json_extract(c.figures, '$.message_bytes')
            THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
-         CASE WHEN c.codec IN ('topk', 'dgc', 'threshold', 'stc', 'sbc', 'adacomp')
-                AND (c.architecture <> 'ps' OR c.level = 'within groups')
-                AND c.method <> 'd-psgd'
+         CASE WHEN k.sparse AND k.gathered AND (c.architecture <> 'ps' OR c.level = 'within groups')
+                AND NOT coalesce(m.gossip, 0)
            THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
            ELSE '' END AS sparse,
          row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY c.step_us) AS place,
          row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY p.samples_per_s / c.samples_per_s) AS over_place,
          count(*) OVER (PARTITION BY c.cell_id, c.level) AS n
   FROM coded c
+  LEFT JOIN v_training_method m ON m.method = c.method
+  LEFT JOIN v_codec k ON k.compression = c.codec
   LEFT JOIN plain p ON p.environment = c.environment AND p.backend = c.backend AND p.model = c.model
     AND p.batch = c.batch AND p.workers = c.workers AND p.block = c.block
     AND p.pace = json_remove(c.task, '$.oracle', '$.samples', '$.evaluate', '$.steps', '$.epochs', '$.target', '$.looks')
@@ -90,7 +91,7 @@ SELECT a.run_id, a.environment, a.backend, a.carried_by, a.architecture, a.model
        json_extract(a.figures, '$.formula_bytes') AS formula_bytes,
        a.plain_bytes / nullif(json_extract(a.figures, '$.message_bytes'), 0) AS smaller,
        a.wire_bytes, a.counted_bytes, a.step_us, a.encode_us, a.decode_us,
-       CASE WHEN a.method LIKE 'bsp-%' OR a.method = 'd-psgd' THEN a.encode_us + a.decode_us
+       CASE WHEN a.after_backward THEN a.encode_us + a.decode_us
          ELSE min(a.encode_us + a.decode_us, a.exposed_us) END AS coding_exposed_us, a.exposed_us, b.over AS over_plain,
        a.last_loss, a.accuracy, a.max_difference, a.settings,
        nullif(a.aggressive || CASE WHEN a.aggressive <> '' AND a.sparse <> '' THEN '; ' ELSE '' END || a.sparse, '') AS note

@@ -22,17 +22,15 @@ WITH cells AS (
          (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.pieces) p) AS parameters,
          coalesce(CAST(json_extract(v.settings, '$.density') AS REAL), 0.01) AS density,
          coalesce(CAST(json_extract(v.settings, '$.local_steps') AS REAL), 1) AS tau,
-         CASE v.compression WHEN 'fp16' THEN 16 WHEN 'bf16' THEN 16 WHEN 'int8' THEN 8 WHEN 'natural' THEN 8
-           WHEN 'terngrad' THEN 2 WHEN 'onebit' THEN 1 WHEN 'ef-sign' THEN 1 WHEN 'signsgd' THEN 1 WHEN '3lc' THEN 1.6
-           WHEN 'qsgd' THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4)
-           WHEN 'diana' THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4) END AS bits,
-         v.compression IN ('topk', 'randomk', 'dgc', 'stc', 'sbc') AS sparse,
-         CASE WHEN v.method = 'd-psgd' THEN 'gossip' WHEN v.architecture = 'ps' THEN 'PS' ELSE 'AR' END AS place,
-         CASE replace(v.synchronisation, 'gossip ', '') WHEN 'bsp' THEN 'BSP' WHEN 'ssp' THEN 'SSP' WHEN 'local' THEN 'LSGD'
-           ELSE NULL END AS sync,
+         CASE WHEN k.by_bits THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4) ELSE k.bits END AS bits,
+         k.sparse AND k.by_density AND NOT k.merged AS sparse,
+         CASE WHEN m.gossip THEN 'gossip' WHEN v.architecture = 'ps' THEN 'PS' ELSE 'AR' END AS place, s.surveyed AS sync,
          min(v.workers - 1, CASE coalesce(json_extract(v.settings, '$.topology'), 'ring') WHEN 'ring' THEN 2 WHEN 'torus' THEN 4
            WHEN 'random-pairs' THEN 1 ELSE ceil(log2(v.workers)) END) AS peers
   FROM v_training v
+  LEFT JOIN v_training_method m ON m.method = v.method
+  LEFT JOIN v_synchronisation s ON s.synchronisation = replace(v.synchronisation, 'gossip ', '')
+  LEFT JOIN v_codec k ON k.compression = v.compression
   JOIN v_training_rank t ON t.measurement_row = v.measurement_row AND t.rank = (
     SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row)
   WHERE v.run_row = ?1 AND v.counts

@@ -49,8 +49,8 @@ rounds AS (
           CAST(json_extract(w.settings, '$.local_steps') AS INTEGER) - 1) /
            CAST(json_extract(w.settings, '$.local_steps') AS INTEGER) AS summed
   FROM worker w
-  WHERE json_extract(w.settings, '$.synchronisation') = 'post-local'
-    AND json_extract(w.settings, '$.local_after') IS NOT NULL
+  JOIN v_synchronisation s ON s.later_local AND s.synchronisation = json_extract(w.settings, '$.synchronisation')
+  WHERE json_extract(w.settings, '$.local_after') IS NOT NULL
 ),
 exchanged AS (
   SELECT t.measurement_row, t.step, t.last_step, t.measured_steps,
