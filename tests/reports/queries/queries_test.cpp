@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
@@ -70,6 +71,22 @@ std::size_t row_of(const TableView& view, const std::string& environment) {
 }
 
 }  // namespace
+
+TEST_CASE("the design space has each axis, their product and what was measured of it",
+          "[A-45][A-50]") {
+  const PlantedRun run;
+  const Table table = named_query(run.reader(), "design_space", {});
+  const TableView rows(table);
+  std::map<std::string, std::int64_t> counts;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    counts[rows.text(i, "item")] = rows.integer(i, "count");
+  CHECK(counts.at("environment") == 3);
+  CHECK(counts.at("backend") == 1);
+  CHECK(counts.at("cross product of all axes") == 3);
+  CHECK(counts.at("planned cells") == 3);
+  CHECK(counts.at("cells ok") == 2);
+  CHECK(counts.at("cells unsupported") == 1);
+}
 
 TEST_CASE("coverage has one object per cell with exactly the documented keys", "[A-38][A-50]") {
   const PlantedRun run;
