@@ -86,7 +86,7 @@ void insert_decisions(SQLite::Database& db, std::int64_t tuning,
   }
 }
 
-/// What makes a choice another one; times are compared to the last bit.
+/// Two choices are one where all of these are equal; times are compared to the last bit.
 using ChoiceMarks = std::tuple<std::string, std::int64_t, std::string, std::string, std::int64_t,
                                std::string, std::optional<double>>;
 

@@ -49,7 +49,7 @@ class Snapshot {
     SQLite::Database copied = draft_.open();
     migrate(copied, other, current_schema());
     const int running = running_in(copied);
-    // This ends those whose process is dead: killed runs come along, too.
+    // Opening it ends the runs whose process is dead, so that killed ones are merged, too.
     if (running > 0) const Statements ended(std::move(copied), other);
     return running;
   }
@@ -147,7 +147,7 @@ std::vector<std::string> texts(SQLite::Database& db, const std::string& sql) {
 
 int number(SQLite::Database& db, const std::string& sql) { return db.execAndGet(sql).getInt(); }
 
-/// Launches of the run m.uuid, by the database that has them.
+/// SQL: `what` of the launches that `database` has of the run m.uuid.
 std::string launches_of_run(const std::string& database, const std::string& what) {
   return fmt::format(
       "(SELECT {1} FROM {0}.launch l JOIN {0}.plan_group g ON g.id = l.group_id JOIN {0}.run u ON "
@@ -155,7 +155,7 @@ std::string launches_of_run(const std::string& database, const std::string& what
       database, what);
 }
 
-/// Choices of the run m.uuid, by the database that has them.
+/// SQL: `what` of the choices that `database` has of the run m.uuid.
 std::string choices_of_run(const char* database, const char* what) {
   return fmt::format(
       "SELECT {1} FROM {0}.decision d JOIN {0}.tuning t ON t.id = d.tuning_id JOIN {0}.run u ON "

@@ -421,8 +421,8 @@ std::vector<Bytes> TableReader::sizes(const std::string& key) {
 
 std::vector<std::string> TableReader::scalars(const std::string& key) {
   const ValueRule* rule = keys_ != nullptr ? keys_->find(key) : nullptr;
-  // Toggles and words of a setting that somebody else reads are scalars too, and a name that keys()
-  // found and the table of keys lacks is for who asks to judge.
+  // A key without a rule is a setting that another part reads, or one that nobody knows: whoever
+  // asked for its values judges them.
   if (rule != nullptr) expect(key, rule->kind);
   std::vector<std::string> values;
   for_each(key, [&](const toml::node& node) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostBatches = 40;
 /// Largest |Z| over the splits of 20 to 40 independent batches exceeds it in about 1 % of series
-/// (simulated; tests/core/warmup_test.cpp holds it to that).
+/// (simulated; tests/core/statistics/warmup_test.cpp holds it to that).
 constexpr double kCritical = 3.4;
 constexpr std::size_t kLeadingRun = 4;
 constexpr double kSmallestEffect = 0.02;

@@ -401,7 +401,7 @@ int run_command_line(const std::vector<std::string>& argv) {
     tell(of_places(error));
     if (is_name_of_no_file(error.code())) code = exit_code::kUsage;
   } catch (const std::system_error& error) {
-    // Thrown by what prints too, which leaves its mark on stdout.
+    // Printing throws it too, and leaves stdout with its mark of an error.
     if (std::ferror(stdout) != 0) {
       output_error = error.code().value();
       code = exit_code::kFine;

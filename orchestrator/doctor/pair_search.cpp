@@ -26,7 +26,7 @@ class Search {
     } catch (const Stopped&) {
       result_.stopped = true;
     }
-    // Not the fastest by now: a confirming launch may have been, of the very node in question.
+    // Not what is fastest by now: that may be a confirming launch of the very node in question.
     result_.reference = held_against_ ? held_against_ : reference();
     return std::move(result_);
   }

@@ -51,7 +51,7 @@ struct ProofResult {
 /// that was looked at; nullopt when nothing can.
 std::optional<Backend> proving_backend(const Symptoms& symptoms, const Finding& finding);
 
-/// The experiment that measures the symptoms's profile against the fixed one, as a file's text.
+/// The experiment that measures the symptoms' profile against the fixed one, as a file's text.
 std::string proof_experiment(const Symptoms& symptoms, const Finding& finding, Backend backend,
                              int launches);
 

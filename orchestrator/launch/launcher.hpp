@@ -63,7 +63,7 @@ const Launcher& launcher_for(Backend backend);
 /// The same for ranks of that shape: Slurm's where it starts them.
 const Launcher& launcher_for(Backend backend, const LaunchShape& shape);
 
-/// Name of the worker executable that speaks this backend's library.
+/// Name of the worker executable that links this backend's library.
 std::string_view worker_program(Backend backend);
 /// The worker that also trains: the one executable of its library that carries libtorch.
 std::string trainer_program(Backend backend);

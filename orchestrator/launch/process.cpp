@@ -119,7 +119,7 @@ class Child {
     std::error_code error;
     const auto input = open_input(command);
     if (input == nullptr) {
-      // An empty one in its place would tell whoever reads it that this program is gone.
+      // An empty input in its place would mean to the command that this program is gone.
       result.start_error = fmt::format("{}: its input cannot be opened: {}", command.argv.front(),
                                        std::strerror(errno));
       return;

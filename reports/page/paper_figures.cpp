@@ -171,7 +171,8 @@ std::optional<PaperPoint> overhead(const Cell& cell) {
   return PaperPoint{cell.size, *ratio, cell.figure("ratio_low"), cell.figure("ratio_high")};
 }
 
-/// Panels by what is no line, in the page's order.
+/// A panel for each environment, backend or pair of both that `line` does not tell apart, in the
+/// page's order.
 std::vector<PaperPanel> panels_of(const Cells& cells, const std::vector<Cell>& chosen,
                                   const std::string& line, PointOf point_of) {
   using Ordered = std::pair<std::size_t, std::string>;  // place, name

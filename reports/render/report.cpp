@@ -159,7 +159,7 @@ std::string render_report_figures(const Reader& reader, const std::string& run_i
   const auto figures = load_figures(reader, run_scope(reader, run));
   const BareMetal bare_metal(figures);
   std::map<std::string, const CellFigure*> by_cell;
-  // No axis has the empty name: the whole key.
+  // "" is no axis, so that nothing is left out of the key.
   for (const auto& figure : figures) by_cell[key_without(figure, "")] = &figure;
   const Table cells = reader.query(
       "SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype, "

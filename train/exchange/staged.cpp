@@ -59,7 +59,7 @@ class StagedReducer final : public Reducer {
   std::optional<CodingFigures> take_coding() override { return inner_->take_coding(); }
   /// A chunk goes to the host while the one before it is summed and the one before that goes back.
   bool start(std::size_t piece) override {
-    // The one thread that calls.
+    // One thread makes all calls: from its first one on it copies during the computation.
     if (!beside_) memory_.leave_computation();
     beside_ = true;
     bool is_summed = false;

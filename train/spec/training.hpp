@@ -48,7 +48,7 @@ struct TrainingSpec : TrainingTask,
   TrainingMethod method = kPlainestMethod;
 };
 
-/// Movements of the weights that LAG holds a change of the gradient against.
+/// Last movements of the weights that LAG compares a change of the gradient with.
 inline constexpr int kLagWindow = 10;
 
 /// Whether any part of the cell waits so.

@@ -89,7 +89,7 @@ class KernelMeans final : public Agent {
   /// By arm: ln(time) that looking at it may save, 0 and below where it is closed.
   [[nodiscard]] static std::vector<double> promises(const Entry& entry, const Estimate& known);
   void add(Look look);
-  /// What is above the settings in all looks of a task is its level.
+  /// Makes each task's level anew: what its looks have in common beyond their settings.
   void settle();
 
   AgentOptions options_;

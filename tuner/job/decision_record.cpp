@@ -29,7 +29,7 @@ using nlohmann::json;
 constexpr std::int64_t kLongestLine = std::int64_t{1} << 20;
 /// Keys are sorted.
 constexpr std::string_view kLineBegin = "{\"agent\":";
-/// Of a file of them, as of other programs' logs.
+/// The largest file of decisions that is read, as of other programs' logs.
 constexpr std::uintmax_t kMostDecisionsMib = 256;
 
 json number_or_null(const std::optional<double>& number) {

@@ -81,7 +81,7 @@ class StepTrials {
     Trigger trigger{};
     bool failed = false;  ///< what was tried last
   };
-  /// What a trial brought; no step was measured where it is zero.
+  /// What a trial measured; zero where it had no step.
   struct Brought {
     double step_us = 0;
     double call_us = 0;

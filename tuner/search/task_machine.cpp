@@ -38,7 +38,7 @@ TaskAction refer(TaskState& s, std::size_t wanted) {
   return run(s, s.rules.at_once ? s.kept : 0);
 }
 
-/// A sample of what is kept.
+/// Learns from a sample of what is kept how much such samples vary.
 void take_reference(TaskState& s, const TaskEvent& event) {
   if (!s.rules.at_once) return;
   s.reference.add(Micros(event.us), event.calls);

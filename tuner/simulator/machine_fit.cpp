@@ -43,7 +43,7 @@ double on_curve(const FittedCalls& calls, Collective collective, double bytes) {
   return bytes > to ? std::max(us, to_us) : us;
 }
 
-/// Those of the count of ranks that is nearest by ratio, the larger one of two.
+/// The calls with the count of ranks that is nearest by ratio; of two as near, the larger count.
 FittedCalls at_nearest_ranks(const FittedCalls& calls, int ranks) {
   int nearest = 0;
   const auto distance = [&](int count) {

@@ -16,7 +16,7 @@ namespace dynamiccl {
 /// order of additions. Verification is therefore bitwise equality, tolerance 0.
 class DataSource {
  public:
-  /// @param key stirred from the launch's seed and the cell's id
+  /// @param key mixed from the launch's seed and the cell's id
   DataSource(std::uint64_t key, DataType type, int ranks, ReduceOp op = ReduceOp::sum);
 
   /// Integers at least this many ranks' sums of which stay exact; below 2 the data would be zeros.

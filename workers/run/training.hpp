@@ -29,7 +29,7 @@ using MakeTraining = std::unique_ptr<TrainingRunner> (*)(Communicator& comm,
                                                          const RunConfig& config, double epoch_us);
 
 /// nullptr in executables without libtorch: defined once per executable, in no_training.cpp or
-/// train/training_maker.cpp.
+/// train/run/training_maker.cpp.
 MakeTraining training_maker();
 
 }  // namespace dynamiccl

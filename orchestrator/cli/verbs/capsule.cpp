@@ -117,7 +117,7 @@ void fill(const fs::path& folder, const Shared& shared, const std::string& run) 
 /// Who asked the program to end is not kept by a large file.
 struct Interrupted {};
 
-/// As of any experiment's file; a manifest has less.
+/// As large as an experiment's file may be; a manifest is smaller.
 constexpr std::size_t kLargestExperiment = std::size_t{16} << 20;
 
 /// A tool over a stranger's files, which may be large.

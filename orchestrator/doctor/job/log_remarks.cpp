@@ -32,7 +32,7 @@ constexpr const char* kShmFix =
 constexpr const char* kMemlockFix =
     "--ulimit memlock=-1 (docker), LimitMEMLOCK=infinity in slurmd's unit, ulimit -l unlimited";
 
-// Of NCCL 2.10 to 2.28, in the words of init.cc, transport/, misc/ and plugin/.
+// What NCCL 2.10 to 2.28 write, in the words of their init.cc, transport/, misc/ and plugin/.
 constexpr std::array kSigns{
     Sign{"posix_fallocate failed", "", "shm-full", "/dev/shm has no room for NCCL's segments",
          kShmFix},

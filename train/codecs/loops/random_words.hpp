@@ -9,7 +9,7 @@ namespace dynamiccl {
 
 /// What codecs draw, the same on every machine and every GPU.
 
-/// A random word of a place.
+/// The random word of a key and a place: always the same one.
 DYN_HOST_DEVICE constexpr std::uint32_t random_word(std::uint32_t key, std::uint32_t place) {
   // Hash Prospector's low-bias 32-bit mixer.
   std::uint32_t x = key + place * 0x9E3779B9U;
