@@ -334,21 +334,15 @@ SELECT
   v.architecture AS architecture,   -- ps or ring
   v.algorithm AS method,            -- training method
   json_extract(v.cell_knobs, '$.model') AS model,  -- what was trained
-  CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) AS batch,  -- samples per worker and step
+  v.samples AS batch,               -- samples per worker and step
   v.cell_knobs AS settings,         -- all settings of the cell
-  CASE WHEN m.gossip THEN 'gossip '
+  CASE WHEN v.gossip THEN 'gossip '
        WHEN json_extract(v.cell_knobs, '$.group_size') IS NOT NULL THEN 'grouped ' ELSE '' END
     || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), (SELECT synchronisation FROM v_synchronisation WHERE usual))
     || coalesce(', then ' || json_extract(v.cell_knobs, '$.switch_to'), '') AS synchronisation,  -- when workers wait for each other
   coalesce(json_extract(v.cell_knobs, '$.compression'), 'none') AS compression,  -- codec of the gradients
-  NOT coalesce(m.gossip, 0) AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
-    AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
-    AND json_extract(v.cell_knobs, '$.compression') IS NULL
-    AS trained_as_one,              -- flag: trains what one process would, so step times tell
-  NOT coalesce(m.gossip, 0) AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
-    AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
-    AND json_extract(v.cell_knobs, '$.compression') IS NULL
-    AND json_extract(v.cell_knobs, '$.lars') IS NULL AND json_extract(v.cell_knobs, '$.rate_warmup') IS NULL
+  v.as_one AS trained_as_one,       -- flag: trains what one process would, so step times tell
+  v.as_one AND json_extract(v.cell_knobs, '$.lars') IS NULL AND json_extract(v.cell_knobs, '$.rate_warmup') IS NULL
     AS plain,                       -- flag: plain SGD, neither LARS nor a warm-up of the rate: what accuracies are compared with
   json_patch('{}', json_object(
     'data', coalesce(json_extract(v.cell_knobs, '$.data'), 'generated'),
@@ -359,13 +353,7 @@ SELECT
     'looks', json_extract(v.cell_knobs, '$.looks'), 'pace', json_extract(v.cell_knobs, '$.pace'),
     'slow_factor', json_extract(v.cell_knobs, '$.slow_factor'), 'slow_worker', json_extract(v.cell_knobs, '$.slow_worker')))
     AS task,                        -- data, passes, target and slowed workers as JSON: equal where times to an accuracy compare
-  CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
-    * CASE WHEN s.rounds_differ OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
-               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
-           THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
-    * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
-       - CASE WHEN s.leaves_out
-         THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
+  v.samples * v.own_steps * (coalesce(v.participants, sum(t.role = 'worker')) - v.left_out)
     AS step_samples,                -- samples of all workers in one step or round, count; NULL: rounds differ
   v.ranks AS ranks,                 -- processes, count
   sum(t.role = 'worker') AS workers,  -- processes that compute, count
@@ -373,21 +361,10 @@ SELECT
   v.counts AS counts,               -- flag: may enter figures
   v.n AS steps,                     -- measured steps, count
   v.median_us AS step_us,           -- median step over the ranks as rank_aggregation says, microseconds
-  CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
-    * CASE WHEN s.rounds_differ OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
-               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
-           THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
-    * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
-       - CASE WHEN s.leaves_out
-         THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
+  v.samples * v.own_steps * (coalesce(v.participants, sum(t.role = 'worker')) - v.left_out)
     / v.median_us * 1e6 AS samples_per_s,               -- throughput of all workers; NULL: rounds differ
   max(t.single_us) AS single_us,    -- step of one worker alone, same launch
-  CASE WHEN s.rounds_differ OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
-               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
-           THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
-    * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
-       - CASE WHEN s.leaves_out
-         THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
+  v.own_steps * (coalesce(v.participants, sum(t.role = 'worker')) - v.left_out)
     * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone; NULL: rounds differ
   max(t.compute_us) AS compute_us,  -- step without communication, all ranks at once
   max(t.forward_us) AS forward_us,  -- microseconds
@@ -409,11 +386,23 @@ SELECT
   max(a.trained_us) AS trained_us,  -- sum of the steps without evaluations, of the slowest worker, microseconds; NULL: no epochs
   v.checked AS checked,             -- parameters compared, count
   v.wrong AS wrong                  -- parameters that differed, count
-FROM v_measurement v
+FROM (
+  -- What the settings make of a cell: samples of a worker's step, steps of its round (NULL: rounds differ), who takes part.
+  SELECT c.*, coalesce(m.gossip, 0) AS gossip,
+    CAST(json_extract(c.cell_knobs, '$.batch') AS INTEGER) AS samples,
+    CAST(json_extract(c.cell_knobs, '$.participants') AS INTEGER) AS participants,
+    CASE WHEN s.leaves_out THEN coalesce(CAST(json_extract(c.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END AS left_out,
+    CASE WHEN s.rounds_differ OR (json_extract(c.cell_knobs, '$.switch_to') IS NOT NULL
+              AND (json_extract(c.cell_knobs, '$.local_steps') IS NOT NULL OR n.leaves_out OR s.leaves_out))
+         THEN NULL ELSE coalesce(CAST(json_extract(c.cell_knobs, '$.local_steps') AS INTEGER), 1) END AS own_steps,
+    NOT coalesce(m.gossip, 0) AND json_extract(c.cell_knobs, '$.synchronisation') IS NULL
+      AND json_extract(c.cell_knobs, '$.switch_to') IS NULL AND json_extract(c.cell_knobs, '$.compression') IS NULL AS as_one
+  FROM v_measurement c
+  LEFT JOIN v_training_method m ON m.method = c.algorithm
+  LEFT JOIN v_synchronisation s ON s.synchronisation = json_extract(c.cell_knobs, '$.synchronisation')
+  LEFT JOIN v_synchronisation n ON n.synchronisation = json_extract(c.cell_knobs, '$.switch_to')
+) v
 JOIN training t ON t.measurement_id = v.measurement_row
 LEFT JOIN v_time_to_target a ON a.measurement_row = v.measurement_row
-LEFT JOIN v_training_method m ON m.method = v.algorithm
-LEFT JOIN v_synchronisation s ON s.synchronisation = json_extract(v.cell_knobs, '$.synchronisation')
-LEFT JOIN v_synchronisation n ON n.synchronisation = json_extract(v.cell_knobs, '$.switch_to')
 -- By the run, too: only so does SQLite make the rows of no other run than the one asked for.
 GROUP BY v.run_row, v.measurement_row;
