@@ -4,7 +4,7 @@
   scripts/builds_ab.py OLD NEW OUTPUT [--launches 12] [--seconds 400] [--lanes N] [--environments E,...] [--backends B,...]
   scripts/builds_ab.py --judge OUTPUT --program DYNAMICCL
 
-OLD and NEW are checkouts with build/release. A lane is an environment and a backend on two cores of its own, beside the
+OLD and NEW are checkouts with build/release. A lane is an environment and a backend on two cores of its own, next to the
 other lanes; in it both builds run the experiment for one launch of each group, one right after the other, first one then the
 other first, as often as --launches says. A lane's containers get its cores by a copy of their profile. Images are made before,
 by either build. Nothing begins that would not be over after --seconds.
@@ -106,7 +106,7 @@ def newest_run(database):
 
 
 def prepare(lanes, arguments):
-    """The images of every environment, made by either build beside the other; their launches count for nothing."""
+    """The images of every environment, made by both builds at the same time; their launches count for nothing."""
     first = {}
     for lane in lanes:
         first.setdefault(lane.name.removesuffix("-" + lane.backend), lane)
@@ -302,7 +302,7 @@ def main():
     parser.add_argument("--backends", default="openmpi,mpich,gloo")
     parser.add_argument("--more", nargs="*", default=[], metavar="ENVIRONMENT/BACKEND", help="further lanes: bare-metal/nccl")
     parser.add_argument("--launches", type=int, default=12, help="of each group by each build")
-    parser.add_argument("--lanes", type=int, default=99, help="pairs of cores that measure beside each other")
+    parser.add_argument("--lanes", type=int, default=99, help="pairs of cores that measure at the same time")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--no-judge", action="store_true")
     arguments = parser.parse_args()

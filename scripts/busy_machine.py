@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run says beside loops that take the cores: experiments/busy.toml, again and again.
+"""What a run says next to loops that take the cores: experiments/busy.toml, again and again.
 
   scripts/busy_machine.py OUTPUT.sqlite --runs 4 --loops 8 [--nice -10] [--within SECONDS] [-- MORE OF run]
 

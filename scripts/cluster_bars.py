@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures of a cluster of containers (tests/e2e/cluster_rig.sh) that runs are held against.
+"""Figures of a cluster of containers (tests/e2e/cluster_rig.sh) that runs are compared with.
 
     sudo scripts/cluster_bars.py --build build/dev start plan overhead records preflight
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training loops of five shapes in plain PyTorch, timed by themselves: what a step found from the rhythm of calls is held against.
+"""Training loops of five shapes in plain PyTorch, timed by themselves: what a step found from the rhythm of calls is compared with.
 
 Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. --loop is one of
   plain         DDP

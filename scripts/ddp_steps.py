@@ -136,7 +136,7 @@ class Batches(torch.utils.data.IterableDataset):
 
 
 class Loader:
-    """Batches without end from processes that PyTorch forks beside the running job, anew for every epoch."""
+    """Batches without end from processes that PyTorch forks next to the running job, anew for every epoch."""
 
     def __init__(self, data, target, workers, epoch):
         self.device, self.started, self.workers = data.device, 0, workers

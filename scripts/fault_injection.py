@@ -13,7 +13,7 @@ then completed. Judged after every trial:
     counts, all of them are;
   * a resume completes the run or says why not, with an exit code of the list; no command hangs;
   * after the next command nothing of ours is left: processes, containers, networks, links, mounts, sockets, files in
-    /tmp, /dev/shm and the run folder; the foreign engine's container and network beside it are as they were.
+    /tmp, /dev/shm and the run folder; the foreign engine's container and network next to it are as they were.
 
 Kinds for leaders and the plugin's folder meet a job without a database instead: ranks that ask the plugin's tuner for every
 call's setting (judged: all calls made, the same settings on every rank).
@@ -196,7 +196,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep every trial's folder")
     parser.add_argument("--report")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--tests", help="where tuned-rank is (tests/ beside the program)")
+    parser.add_argument("--tests", help="where tuned-rank is (tests/ next to the program)")
     options = parser.parse_args()
     options.tests = os.path.abspath(options.tests or f"{os.path.dirname(os.path.abspath(options.program))}/tests")
     unknown = [kind for kind in (options.kinds or "").split(",") if kind and kind not in KINDS]

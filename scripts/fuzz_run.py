@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the libFuzzer program of the readers for so long on so many cores, all targets beside each other.
+"""Runs the libFuzzer program of the readers for so long on so many cores, all targets at the same time.
 
     fuzz_run.py FOLDER SECONDS CORES OUT [--targets NAME,...] [--goal CPU_SECONDS] [--slice SECONDS] [--from STATE]
                 [--archive FILE] [--minimise SECONDS]

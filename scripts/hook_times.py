@@ -22,7 +22,7 @@ SAME = [("none", "none"), ("bf16", "bf16"), ("fp16", "fp16"), ("powersgd", "powe
 
 
 def lines_of(path):
-    """What is no whole line is told and left out: one that is being written, or was when its writer ended."""
+    """What is no whole line is reported and left out: one that is being written, or was when its writer ended."""
     found = []
     for number, line in enumerate(open(path), 1) if os.path.exists(path) else []:
         try:

@@ -5,7 +5,7 @@
     online_tables.py judge DATABASE    newest run of experiments/gpu_online_training.toml with these tables
 
 Judged are medians of the first worker's steps, of "online" the last third. The best table is chosen on the other launches
-and held against online on this one, in turn, so that the best of many lucky ones counts for nothing; geometric means over
+and compared with online on this one, in turn, so that the best of many lucky ones counts for nothing; geometric means over
 launches with Student's interval at 95 % where there are several.
 """
 import collections

@@ -73,7 +73,7 @@ look "$experiment" sh -c 'cd /root && dynamiccl run "$1" >/tmp/answer.txt 2>/tmp
 cat "$root/tmp/answer.txt"
 look "launches" sh -c 'cd /root && dynamiccl query "SELECT launch_status, count(*) AS launches FROM v_launch GROUP BY 1"'
 look "page" sh -c 'cd /root && ls results/*.html'
-[ -n "$(files_of_ours)" ] || { echo "package_check: find sees no file of the installed packages: what is left cannot be told" >&2; exit 1; }
+[ -n "$(files_of_ours)" ] || { echo "package_check: find sees no file of the installed packages: what is left is unknown" >&2; exit 1; }
 look "apt purge" sh -c 'apt-get purge -qq -y "dynamiccl*" >/tmp/purge.log 2>&1 || { cat /tmp/purge.log; exit 1; }'
 left=$(files_of_ours | grep -v '^/root/results/' || true)
 if [ -n "$left" ]; then

@@ -6,7 +6,7 @@
 Lines are "TURN default|loaded COLLECTIVE SIZE_BYTES MICROSECONDS". Prints for every file a row per collective and size:
 medians of both sides, the ratio loaded/default paired by turn with its 95 % interval (signed-rank from six turns on,
 Student's t on the logarithms below), and a verdict. FASTER and SLOWER: sure with all rows of the file in mind
-(Benjamini and Hochberg at 5 % over paired t tests) and by more than 5 %. The last line counts them, and beside them
+(Benjamini and Hochberg at 5 % over paired t tests) and by more than 5 %. The last line counts them, and next to them
 what each row's own interval says, of which 1 of 40 rows that are equal is expected on either side by chance.
 """
 import math

@@ -7,7 +7,7 @@
 OLD and NEW are checkouts with build/release. Every block starts each cell's launch once with either, one right after
 the other and the order changed from block to block, so that whoever else uses the machine slows both. A cell's figure
 is the ratio of the two median steps of each pair, new over old; its mean (geometric) has a 95 % interval by Student's t.
-Beside it stands the same of the step that a tenth are quicker than: a neighbour lengthens most steps, but seldom all.
+Next to it is the same of the step that a tenth are quicker than: a neighbour lengthens most steps, but seldom all.
 Both sides run the same experiment file, with settings that both know. OUTPUT keeps old.sqlite, new.sqlite, pairs.csv and
 ratios.md (with --beside databases of each place); a second call with the same OUTPUT adds blocks. A launch that left no new
 run in its database is no half of a pair; then the exit code is 1. What neither side measures is not tried in later blocks.

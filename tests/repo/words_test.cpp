@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/vocabulary/file_text.hpp"
 #include "tests/repo/source_tree.hpp"
 
 using namespace dynamiccl;
@@ -99,6 +100,11 @@ TEST_CASE("comments, messages and documents use words as others do") {
   auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu", ".h", ".sql", ".js", ".md"});
   for (const auto& document : source_files({"docs"}, {".md"}))
     if (!document.path.starts_with("docs/reference/")) files.push_back(document);
+  for (const std::string name :
+       {"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"}) {
+    files.push_back({name, file_text(DYNAMICCL_SOURCE_DIR "/" + name)});
+    REQUIRE_FALSE(files.back().text.empty());
+  }
   std::vector<std::string> found;
   for (const auto& file : files) {
     if (file.path.starts_with("reports/measured/") || file.path.starts_with(kMigrations)) continue;
