@@ -27,7 +27,6 @@ struct CompareArguments {
   std::string format;
   std::string junit;
   bool anyway = false;
-  bool each_alone = false;
 };
 
 std::vector<std::pair<std::string, std::string>> conditions(const std::vector<std::string>& words) {
@@ -82,7 +81,6 @@ void require_database_file(const std::string& side) {
 Comparison comparison_as_asked(const CompareArguments& arguments, const Shared& shared) {
   ComparisonOptions options;
   options.band.relative = parse_band(arguments.band);
-  options.correct_for_table = !arguments.each_alone;
   options.anyway = arguments.anyway;
   const SideDefaults defaults{shared.db, arguments.run};
   const auto where = conditions(arguments.where);
@@ -151,8 +149,6 @@ void add_compare_verb(CLI::App& app, Shared& shared) {
       ->take_all()
       ->allow_extra_args(false);
   verb->add_option("--band", arguments->band, "times within this share count as equal (2%)");
-  verb->add_flag("--each-alone", arguments->each_alone,
-                 "judge each cell as if it were the only one: more false alarms in long tables");
   verb->add_flag("--anyway", arguments->anyway,
                  "compare what was measured by other methods or on other cores, too");
   verb->add_option("--junit", arguments->junit, "also write JUnit XML to this file");

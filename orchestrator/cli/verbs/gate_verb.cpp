@@ -38,7 +38,6 @@ struct GateArguments {
   std::string reference;
   std::string junit;
   std::string band = "5%";
-  bool once = false;  ///< what trips is not measured again
 };
 
 /// The experiment of the reference's run, in a file that lives as long as this does.
@@ -205,7 +204,7 @@ int run_gate(GateArguments arguments, const Shared& shared) {
   const std::string run = looks.measure(loaded.plan, "gate");
   if (looks.interrupted_by() != 0) return 128 + looks.interrupted_by();
   Gate gate = first_look(reference, looks.side(run), options);
-  for (int more = arguments.once ? 0 : kMoreLooks; more > 0 && !gate.tripped.empty(); --more) {
+  for (int more = kMoreLooks; more > 0 && !gate.tripped.empty(); --more) {
     const auto tripped = plan_of_tripped(loaded.plan, looks.ids_of(run, gate));
     const std::string again = looks.measure(tripped, "again");
     if (looks.interrupted_by() != 0) return 128 + looks.interrupted_by();
@@ -232,7 +231,6 @@ void add_gate_verb(CLI::App& app, Shared& shared) {
       ->required();
   arguments->experiment.add_to(*verb, false);
   verb->add_option("--band", arguments->band, "times within this share count as equal (5%)");
-  verb->add_flag("--once", arguments->once, "do not measure again what is slower or failed");
   verb->add_option("--junit", arguments->junit, "also write JUnit XML to this file");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
