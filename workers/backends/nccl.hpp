@@ -89,7 +89,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  struct Chief;
   [[nodiscard]] bool server_apart() const { return apart_ >= 0; }
   [[nodiscard]] bool in_nccl() const { return rank() != apart_; }
   [[nodiscard]] bool is_chief() const { return nccl_rank_ == 0; }
