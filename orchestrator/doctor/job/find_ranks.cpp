@@ -1,5 +1,6 @@
 #include "orchestrator/doctor/job/find_ranks.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/stat.h>
@@ -9,13 +10,16 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "containers/command.hpp"
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/file_descriptor.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -44,6 +48,7 @@ struct PossibleRank {
   int world = 0;
   int local = 0;
   std::string job;
+  std::string marker;         ///< as LiveJob's
   bool communicates = false;  ///< has mapped a library for it
 };
 
@@ -64,11 +69,13 @@ std::optional<PossibleRank> candidate_of(const ProcessStat& process) {
     const int rank = whole_number_of(value_of(variables, names.rank));
     const int world = whole_number_of(value_of(variables, names.world));
     if (rank < 0 || (*names.world != '\0' && world <= rank)) continue;
+    const auto job = value_of(variables, names.job);
     return PossibleRank{process,
                         rank,
                         std::max(world, 0),
                         std::max(whole_number_of(value_of(variables, names.local)), 0),
-                        std::string(names.rank) + " " + value_of(variables, names.job),
+                        std::string(names.rank) + " " + job,
+                        job.empty() ? "" : std::string(names.job) + "=" + job,
                         false};
   }
   return std::nullopt;
@@ -130,13 +137,18 @@ bool climb(std::vector<pid_t>& roots, std::vector<PossibleRank>& candidates,
   return false;
 }
 
-/// What has ended among the children of the launchers, as far as they have not collected it.
+/// What has ended among the children of the launchers, as far as they have not collected it. What a
+/// rank that lives has started, as a loader, is no rank.
 std::vector<EndedProcess> ended_below(const std::vector<pid_t>& roots,
-                                      const std::vector<ProcessStat>& all) {
+                                      const std::vector<ProcessStat>& all,
+                                      const std::vector<LiveRank>& ranks = {}) {
+  std::set<pid_t> of_ranks;
+  for (const auto& rank : ranks)
+    for (const auto& process : tree_of(rank.pid, all)) of_ranks.insert(process.pid);
   std::vector<EndedProcess> ended;
   for (const pid_t root : roots)
     for (const auto& process : tree_of(root, all)) {
-      if (process.state != 'Z') continue;
+      if (process.state != 'Z' || of_ranks.contains(process.pid)) continue;
       const int status = process.wait_status;
       ended.push_back({process.pid, process.name, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
                        WIFSIGNALED(status) ? WTERMSIG(status) : 0});
@@ -149,6 +161,20 @@ std::string user_of(pid_t pid) {
   if (stat(fmt::format("/proc/{}", pid).c_str(), &status) != 0) return "";
   const auto* user = getpwuid(status.st_uid);
   return user != nullptr ? user->pw_name : fmt::format("user {}", status.st_uid);
+}
+
+/// Whether no process's variables are kept from this user. A first process that may do more than
+/// root here is the machine's own.
+bool all_readable(const std::vector<ProcessStat>& all) {
+  bool first = false;  // which everybody sees, unless /proc hides the processes of others
+  for (const auto& process : all) {
+    first = first || process.pid == 1;
+    if (process.pid == 1 && geteuid() == 0) continue;
+    const FileDescriptor file(
+        open(fmt::format("/proc/{}/environ", process.pid).c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0 && (errno == EACCES || errno == EPERM)) return false;
+  }
+  return first;
 }
 
 /// The processes that one word names: a number, slurm:JOB, VARIABLE=VALUE, a container.
@@ -167,10 +193,10 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
       if (value_of(variables_of(process.pid), variable.c_str()) == word.substr(equals + 1))
         roots.push_back(process.pid);
     if (!roots.empty()) return roots;
-    throw NoRankHere(
-        fmt::format("doctor: --job {}: no process that this user may read has this "
-                    "variable with this value",
-                    word));
+    throw NoRankHere(fmt::format("doctor: --job {}: no process that this user may read has this "
+                                 "variable with this value",
+                                 word),
+                     all_readable(all));
   }
   if (number > 0) {
     for (const auto& process : all)
@@ -180,7 +206,8 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
           fmt::format("doctor: --job {}: no process here has this number, and none that this "
                       "user may read is of a job of Slurm with it (`squeue` says on which "
                       "nodes a job is)",
-                      word));
+                      word),
+          name != word && all_readable(all));
     return roots;
   }
   for (const char* engine : {"docker", "podman"}) {
@@ -193,7 +220,7 @@ std::vector<pid_t> roots_of(const std::string& word, const std::vector<ProcessSt
     if (pid > 0) return {pid};
     if (pid == 0)
       throw NoRankHere(
-          fmt::format("doctor: --job {}: this container of {} does not run", word, engine));
+          fmt::format("doctor: --job {}: this container of {} does not run", word, engine), true);
   }
   throw NoRankHere(
       fmt::format("doctor: --job {}: no process, no running container of Docker or Podman "
@@ -216,6 +243,7 @@ LiveJob ranks_among(const std::vector<pid_t>& named, const std::vector<ProcessSt
   const auto world = static_cast<std::size_t>(std::max(candidates.front().world, 0));
   if (roots.size() == 1 && different_ranks(candidates) == 1 && world != 1)
     climb(roots, candidates, all);
+  job.marker = candidates.front().marker;
   std::map<int, std::vector<PossibleRank>> by_rank;
   for (auto& one : candidates) {
     one.communicates = !loaded_libraries(one.process.pid).empty();
@@ -232,18 +260,21 @@ LiveJob ranks_among(const std::vector<pid_t>& named, const std::vector<ProcessSt
     facts.nice = itself.nice;
     job.ranks.push_back(std::move(facts));
   }
-  job.ended = ended_below(roots, all);
+  job.ended = ended_below(roots, all, job.ranks);
   return job;
 }
 
 LiveJob find_ranks(const std::vector<std::string>& named, bool of_several) {
   const auto all = all_processes();
   std::vector<pid_t> roots;
+  bool sure = true;
   for (std::size_t i = 0; i < named.size(); ++i) {
     try {
       for (const pid_t pid : roots_of(named[i], all)) roots.push_back(pid);
-    } catch (const NoRankHere&) {
-      if (!of_several || (i + 1 == named.size() && roots.empty())) throw;
+    } catch (const NoRankHere& none) {
+      sure = sure && none.sure;
+      if (!of_several || (i + 1 == named.size() && roots.empty()))
+        throw NoRankHere(none.what(), sure);
     }
   }
   auto job = ranks_among(roots, all);
@@ -267,7 +298,7 @@ LiveJob find_ranks(const std::vector<std::string>& named, bool of_several) {
                     "output says why",
                     join(named, ", "), counted(over.size(), "process"),
                     over.size() == 1 ? "is" : "are"),
-        over);
+        sure, over);
   throw NoRankHere(
       fmt::format("doctor: --job {}: no process there has a rank's variable "
                   "(OMPI_COMM_WORLD_RANK, PMI_RANK, RANK with WORLD_SIZE, SLURM_PROCID); "

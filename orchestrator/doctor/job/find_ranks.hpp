@@ -10,11 +10,14 @@
 
 namespace dynamiccl {
 
-/// What was looked for can be read, and no rank is among it.
+/// No rank is among what was looked for and can be read.
 class NoRankHere : public Error {
  public:
-  explicit NoRankHere(const std::string& message, std::vector<EndedProcess> over = {})
-      : Error(ErrorKind::input, message), ended(std::move(over)) {}
+  explicit NoRankHere(const std::string& message, bool is_sure = false,
+                      std::vector<EndedProcess> over = {})
+      : Error(ErrorKind::input, message), sure(is_sure), ended(std::move(over)) {}
+  /// Nothing was hidden and no name may be a mistake: this machine has none of the job's ranks.
+  bool sure = false;
   std::vector<EndedProcess> ended;  ///< below the launcher
 };
 

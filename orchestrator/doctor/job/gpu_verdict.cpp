@@ -79,15 +79,18 @@ bool on_still_gpus(const std::vector<const RankSummary*>& some) {
 
 JobVerdict standing_on_gpus(const LiveJob& job, const std::vector<const RankSummary*>& stand) {
   JobVerdict found{JobState::hung, "same-call", {}, "", {}, {}};
-  found.says = fmt::format("{} for their GPUs in {} and launch no collective any more",
-                           all_do(job, "wait"), stand.front()->call);
+  const auto wait = all_do(job, "wait");
+  const bool alone = wait.ends_with("waits");
+  found.says = fmt::format("{} for {} in {} and {} no collective any more", wait,
+                           alone ? "its GPU" : "their GPUs", stand.front()->call,
+                           alone ? "launches" : "launch");
   if (!on_still_gpus(stand)) {
     found.state = JobState::unknown;
     found.id = "gpu-wait";
     found.says =
         fmt::format("{} for {} in {}: within {:.0f} s a long step and a hang look alike",
                     stand.size() == job.ranks.size()
-                        ? all_do(job, "wait")
+                        ? wait
                         : ranks_text(numbers_of(stand)) + (stand.size() == 1 ? " waits" : " wait"),
                     stand.size() == 1 ? "its GPU" : "their GPUs", stand.front()->call, job.seconds);
     if (!job.ras_problem.empty()) found.evidence.push_back(job.ras_problem);

@@ -27,7 +27,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LoadedLibrary, name, path, build
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndedProcess, pid, program, exit_code, signal)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveRank, rank, pid, program, identity, nice,
                                                 on_gpu, stack_problem, looks, sockets, libraries)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveJob, world, seconds, ranks, ended, gone)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveJob, world, marker, partly, seconds, ranks,
+                                                ended, gone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRemark, id, says, fix)
 
 namespace {
@@ -137,9 +138,25 @@ std::vector<std::string> leave_each_once(std::vector<LiveRank>& ranks) {
   return problems;
 }
 
+/// Ranks of two jobs wait for nobody together.
+void refuse_two_jobs(const std::vector<JobLook>& hosts) {
+  const JobLook* first = nullptr;
+  for (const auto& look : hosts) {
+    if (look.job.ranks.empty() || look.job.marker.empty()) continue;
+    if (first == nullptr) first = &look;
+    if (look.job.marker != first->job.marker)
+      throw Error(ErrorKind::input,
+                  fmt::format("doctor: --hosts: these are two jobs: {} has ranks with {}, {} with "
+                              "{}; name one, as in --job {}",
+                              first->job.ranks.front().host, first->job.marker,
+                              look.job.ranks.front().host, look.job.marker, first->job.marker));
+  }
+}
+
 }  // namespace
 
 JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& problems) {
+  refuse_two_jobs(hosts);
   JobLook all;
   double seconds = 0;
   std::vector<std::string> without;
@@ -152,6 +169,7 @@ JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& 
   const auto later = [&](const RankLook& look) { return look.at_s > seconds + 0.05; };
   for (auto& host : hosts) {
     all.job.world = std::max(all.job.world, host.job.world);
+    all.job.partly = all.job.partly || host.job.partly;
     for (auto& rank : host.job.ranks) {
       std::erase_if(rank.looks, later);
       all.job.ranks.push_back(std::move(rank));
@@ -163,9 +181,9 @@ JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& 
     all.stack_cpu_s += host.stack_cpu_s;
   }
   all.job.seconds = seconds;
-  all.job.partly = !problems.empty();
+  all.job.partly = all.job.partly || !problems.empty();
   // Of hosts that were asked for their ranks one has none: those that are missing were there.
-  all.job.all_here = problems.empty() && !without.empty();
+  all.job.all_here = !all.job.partly && !without.empty();
   auto& ranks = all.job.ranks;
   std::stable_sort(ranks.begin(), ranks.end(), [](const LiveRank& one, const LiveRank& other) {
     return one.rank < other.rank;
@@ -189,19 +207,22 @@ JobLook look_at_hosts(const std::vector<std::string>& named, const ClusterOption
   const ClusterSession session(options, 1);
   std::vector<ClusterNode> asked;
   std::vector<std::future<NodeResult>> answers;
+  std::vector<std::string> problems;
   CommandOptions how;
   how.timeout = kTimeout;
   how.interrupted = interrupted;
   for (const auto& host : session.nodes()) {
     const auto words = words_for(host.name, named, options.hosts);
-    if (words.empty()) continue;
+    if (words.empty()) {
+      problems.push_back(host.name + " was not looked at: no --job is for it");
+      continue;
+    }
     asked.push_back(host);
     answers.push_back(std::async(std::launch::async, [&session, host, words, how] {
       return session.on_nodes({host}, command_for(words), how).front();
     }));
   }
   std::vector<JobLook> looks;
-  std::vector<std::string> problems;
   for (std::size_t i = 0; i < asked.size(); ++i)
     if (auto why = take_answer(asked[i].name, answers[i].get(), looks); !why.empty())
       problems.push_back(std::move(why));

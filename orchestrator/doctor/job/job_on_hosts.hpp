@@ -23,9 +23,10 @@ std::string take_answer(const std::string& host, const NodeResult& result,
                         std::vector<JobLook>& looks);
 
 /// The ranks of all hosts as one job, judged anew; what was not seen of a host is said as evidence,
-/// and so is a rank that two processes are. Where all hosts answered (no `problems`) and one has no
-/// rank, ranks that are missing are over.
-/// Looks end where the first host's do.
+/// and so is a rank that two processes are. Where all hosts answered (no `problems`), none may hide
+/// a rank (`partly`) and one has none, ranks that are missing are over. Looks end where the first
+/// host's do.
+/// @throws Error(input) where hosts have ranks of two jobs
 JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& problems);
 
 /// The same job looked at on all of these hosts at once, by this program there (under the same

@@ -147,10 +147,13 @@ std::vector<std::string> lines_of(const std::vector<RankSummary>& all) {
   return lines;
 }
 
-std::string pids_of(const std::vector<const RankSummary*>& some) {
-  std::vector<std::string> pids;
-  for (const auto* one : some) pids.push_back(pid_of(*one->rank));
-  return join(pids, some.front()->rank->host.empty() ? " " : ", ");
+/// "kill -CONT 4711 4712", a line for each host.
+std::vector<std::string> continuing(const std::vector<const RankSummary*>& some) {
+  std::map<std::string, std::string> pids;
+  for (const auto* one : some) pids[one->rank->host] += " " + std::to_string(one->rank->pid);
+  std::vector<std::string> lines;
+  for (const auto& [host, of_host] : pids) lines.push_back("kill -CONT" + of_host + on_host(host));
+  return lines;
 }
 
 MaybeVerdict find_stopped(const std::vector<RankSummary>& all) {
@@ -169,7 +172,7 @@ MaybeVerdict find_stopped(const std::vector<RankSummary>& all) {
                       ranks_text(numbers_of(stopped)) + (stopped.size() == 1 ? " is" : " are") +
                           " stopped by a signal (SIGSTOP or SIGTSTP)",
                       {},
-                      {"kill -CONT " + pids_of(stopped)}};
+                      continuing(stopped)};
   if (const auto traced = in_state('t'); !traced.empty())
     return JobVerdict{JobState::hung,
                       "stopped",
@@ -209,7 +212,7 @@ MaybeVerdict find_ended(const LiveJob& job, const std::vector<RankSummary>& all)
   const auto missing = missing_ranks(job);
   const auto standing = those(all, [](const RankSummary& one) { return one.stands; });
   const bool known =
-      job.all_here || (!job.ended.empty() && !job.partly) ||
+      job.all_here || (job.ended.size() >= missing.size() && !job.partly) ||
       std::includes(job.gone.begin(), job.gone.end(), missing.begin(), missing.end());
   if (missing.empty() || standing.empty() || !known) return std::nullopt;
   JobVerdict found{
@@ -249,10 +252,10 @@ MaybeVerdict find_unreachable(const std::vector<RankSummary>& all) {
           "rank {}: {} to {}, {} sent again {} without an answer", one->rank->rank,
           socket.connecting ? "a connection" : counted(socket.queued_bytes, "byte"), socket.peer,
           socket.connecting ? "asked for," : "waiting,", counted(socket.retransmits, "time")));
-  found.next = {
-      fmt::format("ip route get {}; a firewall between the two, a link that is down or "
-                  "an address that is not the peer's",
-                  first.peer.substr(0, first.peer.rfind(':')))};
+  found.next = {fmt::format(
+      "ip route get {}{}; a firewall between the two, a link that is down or "
+      "an address that is not the peer's",
+      first.peer.substr(0, first.peer.rfind(':')), on_host(unheard.front()->rank->host))};
   return found;
 }
 
@@ -562,10 +565,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 std::string all_do(const LiveJob& job, const std::string& deed) {
-  const auto seen = job.ranks.size();
-  if (static_cast<std::size_t>(std::max(job.world, 0)) <= seen) return "all ranks " + deed;
-  std::vector<int> numbers;
-  for (const auto& rank : job.ranks) numbers.push_back(rank.rank);
+  std::vector<int> numbers;  // which two processes may have
+  for (const auto& rank : job.ranks)
+    if (numbers.empty() || numbers.back() != rank.rank) numbers.push_back(rank.rank);
+  const auto seen = static_cast<int>(numbers.size());
+  if (job.world <= seen) return "all ranks " + deed;
   return fmt::format("{} of {} {}{}", ranks_text(numbers), job.world, deed, seen == 1 ? "s" : "");
 }
 

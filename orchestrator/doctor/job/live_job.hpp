@@ -121,8 +121,9 @@ struct RasAnswer {
 
 struct LiveJob {
   int world = 0;                ///< ranks that the launcher has named to them; 0 = unknown
+  std::string marker;           ///< "MASTER_PORT=29500": its ranks' alone; "" = unknown
   bool all_here = false;        ///< wherever they were started was looked at
-  bool partly = false;          ///< a host did not answer that may have some of them
+  bool partly = false;          ///< some of them may be where nobody could look
   bool has_rdma = false;        ///< the machine has RDMA devices
   double seconds = 0;           ///< from the first look to the last
   std::vector<LiveRank> ranks;  ///< by rank

@@ -130,6 +130,7 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
   } catch (const NoRankHere& none) {
     if (!options.of_several) throw;
     look.job.ended = none.ended;
+    look.job.partly = !none.sure;
     look.verdict = {JobState::unknown, "unseen", {}, none.what(), {}, {}};
     return look;
   }

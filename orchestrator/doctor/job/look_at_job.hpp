@@ -33,7 +33,7 @@ struct LookOptions {
 /// options say, less once a hang is sure.
 /// @throws Error(input) where no rank is found; of several hosts that is a look without ranks,
 /// whose
-///         verdict says why
+///         verdict says why, `partly` where some may be here all the same
 JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& options = {});
 
 /// State, verdict, evidence and what to type.

@@ -3,68 +3,14 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
-#include <functional>
 #include <limits>
 
-#include "core/vocabulary/error.hpp"
-#include "orchestrator/doctor/job/job_on_hosts.hpp"
+#include "tests/orchestrator/doctor/job/made_jobs.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 
 namespace {
-
-constexpr int kLooks = 8;
-constexpr double kPause = 1;
-
-/// What one look shows of a rank in a call. @param moment differs where it has moved on
-RankLook in_call(const std::string& call, std::uint64_t moment = 1,
-                 CallKind kind = CallKind::collective) {
-  RankLook look;
-  look.state = 'R';
-  look.stack = {true, kind, call, "", false, 7, moment};
-  return look;
-}
-
-/// What one look shows of a rank outside of calls.
-RankLook outside(char state, const std::string& kernel_call, const std::string& place = "") {
-  RankLook look;
-  look.state = state;
-  look.kernel_call = kernel_call;
-  look.stack.read = true;
-  look.stack.place = place;
-  return look;
-}
-
-/// A rank whose looks come from a function of their number, a second apart.
-LiveRank rank_of(int rank, const std::function<RankLook(int)>& look_of, double cores = 0.9,
-                 double waiting = 0) {
-  LiveRank facts;
-  facts.rank = rank;
-  facts.pid = 100 + rank;
-  facts.program = "job";
-  for (int i = 0; i < kLooks; ++i) {
-    RankLook look = look_of(i);
-    look.at_s = i * kPause;
-    look.cpu_s = look.run_s = cores * look.at_s;
-    look.wait_s = waiting * look.at_s;
-    facts.looks.push_back(look);
-  }
-  return facts;
-}
-
-LiveJob job_of(std::vector<LiveRank> ranks) {
-  LiveJob job;
-  job.world = static_cast<int>(ranks.size());
-  job.all_here = true;
-  job.seconds = (kLooks - 1) * kPause;
-  job.ranks = std::move(ranks);
-  return job;
-}
-
-RankLook stands(int) { return in_call("MPI_Allreduce"); }
-RankLook moves(int look) { return in_call("MPI_Allreduce", static_cast<std::uint64_t>(look) + 1); }
-RankLook sleeps(int) { return outside('S', "asleep"); }
-RankLook computes(int) { return outside('R', "", "compute of job"); }
 
 struct Expected {
   JobState state;
@@ -121,6 +67,14 @@ TEST_CASE("a rank that is over is named where the others stand, with the signal 
   job.ended = {{77, "job", 0, SIGKILL}};
   check(job, {JobState::hung, "ended", {1}}, "rank 1 is over, and ranks 0 and 2 stand in MPI_All");
   CHECK(verdict(job).evidence.front().find("ended by signal 9") != std::string::npos);
+  // One process that is over is not two ranks: those may be on another machine.
+  auto more = job;
+  more.world = 4;
+  more.all_here = false;
+  check(more, {JobState::hung, "same-call", {}}, "ranks 0 and 2 of 4 stand");
+  // A rank that two processes are is one.
+  more.ranks.push_back(rank_of(2, stands));
+  check(more, {JobState::hung, "same-call", {}}, "ranks 0 and 2 of 4 stand");
   // Others that go on do without it, and ranks of other machines are not missing.
   auto going = job_of({rank_of(0, moves), rank_of(2, moves)});
   going.world = 3;
@@ -225,25 +179,14 @@ TEST_CASE("a rank without a core is told from a machine on which none has one") 
   check(job, {JobState::slow, "throttled", {1}}, "CPU limit of a control group");
 }
 
-namespace {
-
-/// A rank that is in a wait for its GPU at each look, with its stack as it was.
-LiveRank on_gpu(int rank, double gpu_memory, std::uint64_t launched, std::uint64_t more_each_look) {
-  auto one = rank_of(rank, [&](int look) {
-    auto waits = in_call("cudaStreamSynchronize", 1, CallKind::gpu);
-    waits.gpu_memory = gpu_memory;
-    waits.launched = launched + more_each_look * static_cast<std::uint64_t>(look);
-    return waits;
-  });
-  one.on_gpu = true;
-  return one;
-}
-
-}  // namespace
-
 TEST_CASE("ranks that wait for their GPUs hang where NCCL launches no more and GPUs do nothing") {
   check(job_of({on_gpu(0, 0, 40, 0), on_gpu(1, 0, 40, 0)}), {JobState::hung, "same-call", {}},
-        "launch no collective any more");
+        "all ranks wait for their GPUs in cudaStreamSynchronize and launch no collective any more");
+  auto half = job_of({on_gpu(0, 0, 40, 0)});
+  half.world = 2;
+  half.all_here = false;
+  check(half, {JobState::hung, "same-call", {}},
+        "rank 0 of 2 waits for its GPU in cudaStreamSynchronize and launches no collective");
   // The same stack at every look, as in a loop of one wait, and yet the job goes on.
   check(job_of({on_gpu(0, 0, 40, 3), on_gpu(1, 0, 40, 3)}), {JobState::running, "moving", {}});
   // A GPU computes: an evaluation, a long step.
@@ -418,166 +361,6 @@ TEST_CASE("causes that need not show yet are remarked, each with a fix") {
   CHECK(remarks(job).empty());
   second.rank = first.rank + 2;
   only("dealt-ranks");
-}
-
-namespace {
-
-/// What a host prints of its ranks for who joins the hosts.
-std::string printed(const LiveJob& job, const std::vector<JobRemark>& remarks = {}) {
-  auto told = to_json(JobLook{job, verdict(job), remarks, kLooks, false, 0.5});
-  told["job"] = looks_json(job);
-  return told.dump();
-}
-
-}  // namespace
-
-TEST_CASE("ranks of several hosts are judged as one job: who is held is on another one") {
-  const auto waits = [](int) { return in_call("MPI_Allreduce"); };
-  LiveJob here = job_of({rank_of(0, waits), rank_of(1, waits)});
-  LiveJob there = job_of({rank_of(
-      2, [](int) { return outside('S', "asleep"); }, 0)});
-  here.world = there.world = 3;
-  there.all_here = here.all_here = false;
-  // Each host by itself sees no more than half of it.
-  CHECK(verdict(here).id == "same-call");
-  CHECK(verdict(there).id == "idle");
-  const auto all =
-      joined_look({look_of_host("node1", printed(here)),
-                   look_of_host("node2", printed(there, {{"memlock", "is small", "raise it"}}))},
-                  {"node3 was not looked at: no route"});
-  CHECK(all.verdict.state == JobState::hung);
-  CHECK(all.verdict.id == "held");
-  CHECK(all.verdict.ranks == std::vector{2});
-  CHECK(all.verdict.next.front().find("-p 102` on node2") != std::string::npos);
-  CHECK(all.verdict.evidence.back() == "node3 was not looked at: no route");
-  REQUIRE(all.remarks.size() == 1);
-  CHECK(all.remarks.front().says == "node2: is small");
-  CHECK(all.job.world == 3);
-}
-
-TEST_CASE("looks of hosts that ended at unlike times are cut to the shortest, one rank is one") {
-  const auto stopped = [](int) {
-    RankLook look;
-    look.state = 'T';
-    return look;
-  };
-  LiveJob brief = job_of({rank_of(1, stopped)});
-  brief.ranks.front().looks.resize(2);
-  brief.seconds = kPause;
-  // Two names of one machine.
-  LiveJob whole =
-      job_of({rank_of(0, [](int i) { return in_call("MPI_Allreduce", i); }), rank_of(1, stopped)});
-  brief.world = whole.world = 2;
-  const auto all =
-      joined_look({look_of_host("a", printed(brief)), look_of_host("b", printed(whole))}, {});
-  REQUIRE(all.job.ranks.size() == 2);
-  CHECK(all.job.ranks[1].host == "a");
-  CHECK(all.job.ranks[0].looks.size() == 2);
-  CHECK(all.verdict.id == "stopped");
-  CHECK(all.verdict.ranks == std::vector{1});
-  CHECK(all.verdict.next.front() == "kill -CONT 101 on a");
-  CHECK_THROWS_AS(look_of_host("c", "{\"state\": \"hung\"}"), Error);
-  CHECK_THROWS_AS(look_of_host("c", "bash: dynamiccl: not found"), Error);
-}
-
-TEST_CASE("a host whose answer is no look is a problem of this host alone") {
-  const LiveJob job = job_of({rank_of(0, [](int i) { return in_call("MPI_Allreduce", i); })});
-  std::vector<JobLook> looks;
-  NodeResult answer;
-  answer.exit_code = 0;
-  answer.out = printed(job);
-  CHECK(take_answer("a", answer, looks).empty());
-  answer.out = "Welcome to b\n" + answer.out;
-  const std::string why = take_answer("b", answer, looks);
-  CHECK(why.find("b says what is no look at a job") != std::string::npos);
-  CHECK(why.find("print words of its own?") != std::string::npos);
-  answer.exit_code = 1;
-  answer.err = "first\nno route\n";
-  CHECK(take_answer("c", answer, looks) == "c was not looked at: no route");
-  REQUIRE(looks.size() == 1);
-  CHECK(looks.front().job.ranks.front().host == "a");
-}
-
-TEST_CASE("one rank that is two processes is said, the same process seen twice is one") {
-  const auto runs = [](int i) { return in_call("MPI_Allreduce", i); };
-  LiveJob one = job_of({rank_of(0, runs), rank_of(1, runs)});
-  one.ranks[0].identity = "boot 10 1";
-  one.ranks[1].identity = "boot 11 2";
-  LiveJob other = one;
-  // The same two in another PID namespace.
-  for (auto& rank : other.ranks) rank.pid += 5000;
-  const auto joined = [&] {
-    return joined_look({look_of_host("a", printed(one)), look_of_host("b", printed(other))}, {});
-  };
-  CHECK(joined().job.ranks.size() == 2);
-  CHECK(joined().verdict.evidence == verdict(joined().job).evidence);
-  other.ranks[1].identity = "another 11 2";
-  const auto all = joined();
-  REQUIRE(all.job.ranks.size() == 3);
-  CHECK(all.verdict.evidence.back() ==
-        "rank 1 is process 101 on a and 5101 on b: are these two jobs?");
-}
-
-TEST_CASE("what is to be typed for a process says on which host") {
-  const auto next_of = [](LiveJob job) {
-    for (auto& rank : job.ranks) rank.host = "node" + std::to_string(rank.rank);
-    for (auto& ended : job.ended) ended.host = "node1";
-    const auto said = verdict(job);
-    return said.next.front() + '\n' + said.evidence.front();
-  };
-  const auto traced = [](int) {
-    RankLook look;
-    look.state = 't';
-    return look;
-  };
-  const auto has = [](const std::string& text, const std::string& words) {
-    INFO(text);
-    CHECK(text.find(words) != std::string::npos);
-  };
-  has(next_of(job_of({rank_of(0, moves), rank_of(1, traced, 0)})), "/proc/101/status on node1");
-  has(next_of(job_of({rank_of(0, stands), rank_of(1, stands)})),
-      "`gdb -p 100` on node0 in a build");
-  has(next_of(job_of({rank_of(0, moves, 0.3, 0.8), rank_of(1, moves, 0.9, 0.1)})),
-      "(taskset -pc 100; top on node0); bind ranks apart, or renice -n 0 -p 100 on node0");
-  auto job = job_of({rank_of(0, stands), rank_of(2, stands)});
-  job.world = 3;
-  job.ended = {{77, "job", 0, SIGKILL}};
-  has(next_of(job), "process 77 on node1 (job) was ended by signal 9");
-  auto wait = job_of({on_gpu(0, 0.4, 40, 0), on_gpu(1, 0, 40, 0)});
-  for (auto& rank : wait.ranks) rank.host = "node" + std::to_string(rank.rank);
-  const auto said = verdict(wait);
-  REQUIRE(said.id == "gpu-wait");
-  has(said.next.back(), "cuda-gdb -p 100 -batch -ex 'info cuda kernels' on node0");
-}
-
-TEST_CASE("a host whose ranks are gone is no host that was not looked at") {
-  const auto waits = [](int) { return in_call("MPI_Allreduce"); };
-  LiveJob here = job_of({rank_of(0, waits), rank_of(1, waits)});
-  here.world = 3;
-  LiveJob none;
-  none.ended = {{77, "job", 0, SIGKILL}};
-  auto told = to_json(JobLook{none, {}, {}, 0, false, 0});
-  told["job"] = looks_json(none);
-  told["says"] = "no process has this variable";
-  const auto joined = [&](const std::vector<std::string>& problems) {
-    return joined_look({look_of_host("near", printed(here)), look_of_host("far", told.dump())},
-                       problems)
-        .verdict;
-  };
-  const auto over = joined({});
-  CHECK(over.id == "ended");
-  CHECK(over.ranks == std::vector{2});
-  CHECK(over.says == "rank 2 is over, and ranks 0 and 1 stand in MPI_Allreduce");
-  CHECK(over.evidence.front().starts_with("process 77 on far (job) was ended by signal 9"));
-  CHECK(over.evidence.back() == "far has no rank of this job: no process has this variable");
-  // Where the third one may be was not looked at: a process that ended is no proof.
-  const auto unknown = joined({"third was not looked at: code 255"});
-  CHECK(unknown.id == "same-call");
-  CHECK(unknown.says.starts_with("ranks 0 and 1 of 3 stand in MPI_Allreduce"));
-  // All hosts that were named have some: the rest may be on another one.
-  const auto rest = joined_look({look_of_host("near", printed(here))}, {}).verdict;
-  CHECK(rest.id == "same-call");
-  CHECK(rest.says.starts_with("ranks 0 and 1 of 3 stand"));
 }
 
 TEST_CASE("a job whose ranks have all ended while it was looked at does not hang") {

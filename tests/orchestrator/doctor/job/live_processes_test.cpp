@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -59,8 +60,8 @@ bool comes_true(const std::function<bool()>& condition) {
 std::size_t ranks_below(pid_t pid) { return ranks_among({pid}, all_processes()).ranks.size(); }
 
 const std::string kTwoRanks =
-    "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 sleep 600 & "
-    "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 sleep 600 & wait";
+    "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=29500 sleep 600 & "
+    "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=29500 sleep 600 & wait";
 
 }  // namespace
 
@@ -70,6 +71,7 @@ TEST_CASE("ranks are found below their launcher, and from one of them the others
   const auto job = ranks_among({launcher.pid()}, all_processes());
   CHECK(job.world == 2);
   CHECK(job.all_here);
+  CHECK(job.marker == "MASTER_PORT=29500");
   CHECK(job.ranks[0].rank == 0);
   CHECK(job.ranks[1].rank == 1);
   CHECK(ranks_among({job.ranks[1].pid}, all_processes()).ranks.size() == 2);
@@ -97,6 +99,18 @@ TEST_CASE("a rank that is over and not collected is told of with its signal") {
   const auto job = ranks_among({launcher.pid()}, all_processes());
   CHECK(job.ranks[0].rank == 0);
   CHECK(job.ended[0].signal == SIGKILL);
+}
+
+TEST_CASE("what a rank that lives has started and not collected is no rank that is over") {
+  const Started launcher("RANK=0 WORLD_SIZE=2 sh -c 'true & exec sleep 600' & exec sleep 500");
+  const auto zombies = [&] {
+    const auto all = all_processes();
+    const auto tree = tree_of(launcher.pid(), all);
+    return std::count_if(tree.begin(), tree.end(),
+                         [](const auto& one) { return one.state == 'Z'; });
+  };
+  REQUIRE(comes_true([&] { return ranks_below(launcher.pid()) == 1 && zombies() == 1; }));
+  CHECK(ranks_among({launcher.pid()}, all_processes()).ended.empty());
 }
 
 TEST_CASE("what a process waits for is read without stopping it") {
@@ -236,4 +250,43 @@ TEST_CASE("of several hosts one without ranks is an empty look that says why") {
                             std::vector<std::string>{"NO_SUCH_VARIABLE=1", pid}})
     CHECK(find_ranks(named, true).ranks.size() == 2);
   CHECK_THROWS_AS(find_ranks({pid, "NO_SUCH_VARIABLE=1"}), NoRankHere);
+}
+
+TEST_CASE("that a host has no rank is sure only where nothing may hide one") {
+  const auto is_sure = [](const std::vector<std::string>& named) {
+    try {
+      static_cast<void>(find_ranks(named, true));
+    } catch (const NoRankHere& none) {
+      return none.sure;
+    }
+    return false;
+  };
+  // A name may be a mistake, or of a container whose engine is not asked.
+  CHECK_FALSE(is_sure({"no-such-container"}));
+  CHECK_FALSE(is_sure({"4194303"}));
+  const Started sleeper("exec sleep 600");
+  CHECK_FALSE(is_sure({std::to_string(sleeper.pid())}));
+  const Started over("RANK=0 WORLD_SIZE=2 true & exec sleep 600");
+  const auto pid = std::to_string(over.pid());
+  REQUIRE(comes_true([&] { return is_sure({pid}); }));
+  CHECK_FALSE(is_sure({"no-such-container", pid}));
+  if (geteuid() != 0) SKIP("only root may read the variables of all processes");
+  CHECK(is_sure({"NO_SUCH_VARIABLE=1"}));
+  CHECK(is_sure({"slurm:4194303", "NO_SUCH_VARIABLE=1"}));
+  // As somebody who may not.
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setresuid(65534, 65534, 65534) != 0) _exit(2);
+    try {
+      static_cast<void>(find_ranks({"NO_SUCH_VARIABLE=1"}, true));
+    } catch (const NoRankHere& none) {
+      _exit(none.sure ? 1 : 0);
+    } catch (...) {
+      _exit(3);
+    }
+    _exit(4);
+  }
+  int status = -1;
+  waitpid(other, &status, 0);
+  CHECK(status == 0);
 }
