@@ -58,6 +58,12 @@ TEST_CASE("a job that runs is looked at from outside: it goes on, and then a ran
   CHECK(healthy["processes"].size() == 2);
   CHECK(healthy["world"] == 2);
   CHECK(healthy["processes"][0]["libraries"][0]["name"] == "Open MPI");
+  // What it calls, where this kernel and this user may see it.
+  for (const auto& call : healthy["processes"][0]["calls"]) {
+    CHECK(call["call"] == "MPI_Allreduce");
+    CHECK(call["bytes"] == 1024);
+  }
+  CHECK((healthy["calls_problem"] != "" || !healthy["processes"][0]["calls"].empty()));
   REQUIRE(kill(ranks[1], SIGSTOP) == 0);
   // From one of the ranks the others are found.
   const auto stopped = look(std::to_string(ranks[0]));

@@ -25,8 +25,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StuckSocket, peer, connecting, q
                                                 retransmits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LoadedLibrary, name, path, build_id)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndedProcess, pid, program, exit_code, signal)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BegunCall, name, bytes, times, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveRank, rank, pid, program, identity, nice,
-                                                on_gpu, stack_problem, looks, sockets, libraries)
+                                                on_gpu, stack_problem, looks, calls, sockets,
+                                                libraries)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveJob, world, marker, partly, seconds, ranks,
                                                 ended, gone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRemark, id, says, fix)

@@ -66,6 +66,14 @@ struct LoadedLibrary {
   std::string build_id;  ///< "" = unknown
 };
 
+/// A collective of one size that a rank has begun while its calls were watched.
+struct BegunCall {
+  std::string name;         ///< "MPI_Allreduce"
+  std::uint64_t bytes = 0;  ///< that it gives to it; 0 = unknown, or none
+  unsigned times = 0;
+  double seconds = 0;  ///< for which they were watched
+};
+
 struct LiveRank {
   int rank = 0;
   pid_t pid = 0;
@@ -79,6 +87,7 @@ struct LiveRank {
   std::string slow_settings;  ///< variables of NCCL that forbid the fast ways, as it was started
   std::string stack_problem;  ///< why its stack cannot be read; "" = it was, or nobody tried
   std::vector<RankLook> looks;
+  std::vector<BegunCall> calls;      ///< empty where none was seen
   std::vector<StuckSocket> sockets;  ///< at the last look
   std::vector<LoadedLibrary> libraries;
   std::string user_namespace;
@@ -125,6 +134,7 @@ struct LiveJob {
   bool all_here = false;        ///< wherever they were started was looked at
   bool partly = false;          ///< some of them may be where nobody could look
   bool has_rdma = false;        ///< the machine has RDMA devices
+  std::string calls_problem;    ///< why sizes of calls are not seen; "" = nothing forbids it
   double seconds = 0;           ///< from the first look to the last
   std::vector<LiveRank> ranks;  ///< by rank
   std::vector<EndedProcess> ended;

@@ -13,6 +13,7 @@
 
 #include "core/vocabulary/counted.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/doctor/job/call_sizes.hpp"
 #include "orchestrator/doctor/job/find_ranks.hpp"
 #include "orchestrator/doctor/job/gpu_use.hpp"
 #include "orchestrator/doctor/job/process_files.hpp"
@@ -26,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 // The job has this long for itself between two looks, however long one takes.
 constexpr double kLeastPause = 0.2;
+constexpr int kLooksBeforeCalls = 3;
 
 /// Of a core that ended children of this process have used.
 double children_cpu_s() {
@@ -164,7 +166,11 @@ JobLook look_at_job(const std::vector<std::string>& named, const LookOptions& op
     // Another look would take as long as this one.
     const double pause = std::max(options.pause_seconds - (so_far() - before), kLeastPause);
     if (2 * so_far() - before + pause > options.seconds) break;
-    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    const auto next = Clock::now() + std::chrono::duration<double>(pause);
+    // By now it is known which calls there are.
+    if (look.stacks == kLooksBeforeCalls)
+      look.job.calls_problem = watch_calls(look.job.ranks, pause);
+    std::this_thread::sleep_until(next);
   }
   look.verdict = verdict(look.job);
   look.stack_cpu_s = children_cpu_s() - cpu_before;
@@ -206,6 +212,8 @@ nlohmann::json to_json(const std::vector<JobRemark>& remarks) {
 
 std::string to_text(const JobLook& look) {
   std::string text = to_text(look.verdict) + to_text(look.remarks);
+  for (const auto& line : lines_of_calls(look.job.ranks)) text += "  calls: " + line + "\n";
+  if (!look.job.calls_problem.empty()) text += "  not seen: " + look.job.calls_problem + "\n";
   text += fmt::format(
       "  seen: {}{}, for {:.1f} s; {}, which took {:.1f} % of a core\n",
       counted(look.job.ranks.size(), "rank"),
@@ -222,6 +230,7 @@ nlohmann::json to_json(const JobLook& look) {
                  {"seconds", look.job.seconds},
                  {"looks", look.stacks},
                  {"core_seconds", look.stack_cpu_s},
+                 {"calls_problem", look.job.calls_problem},
                  {"remarks", to_json(look.remarks)},
                  {"processes", nlohmann::json::array()}});
   for (const auto& rank : look.job.ranks) {
@@ -229,9 +238,16 @@ nlohmann::json to_json(const JobLook& look) {
     for (const auto& library : rank.libraries)
       libraries.push_back(
           {{"name", library.name}, {"path", library.path}, {"build_id", library.build_id}});
+    nlohmann::json calls = nlohmann::json::array();
+    for (const auto& call : rank.calls)
+      calls.push_back({{"call", call.name},
+                       {"bytes", call.bytes},
+                       {"times", call.times},
+                       {"seconds", call.seconds}});
     object["processes"].push_back({{"rank", rank.rank},
                                    {"pid", rank.pid},
                                    {"program", rank.program},
+                                   {"calls", std::move(calls)},
                                    {"libraries", std::move(libraries)}});
   }
   return object;
