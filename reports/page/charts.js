@@ -135,6 +135,8 @@
 
   const linearEnds = xs => { const room = (xs[xs.length - 1] - xs[0]) * .04 || 1; return [xs[0] - room, xs[xs.length - 1] + room]; };
 
+  const logEnds = xs => { const room = xs.length > 1 ? 1.4 : 4; return [xs[0] / room, xs[xs.length - 1] * room]; };
+
   function options(spec, width, height, chart, xs) {
     const [low, high] = spec.range;
     const axis = { stroke: () => cssValue("--soft"), font: "11px system-ui, sans-serif", ticks: { show: false },
@@ -148,14 +150,14 @@
       width, height, legend: { show: false }, padding: [8, 10, 0, 0],
       cursor: { points: { show: false }, drag: { x: false, y: false, setScale: false }, y: false, sync: spec.sync ? { key: spec.sync, setSeries: false } : undefined },
       scales: {
-        x: spec.x.linear ? { time: false, range: () => linearEnds(xs) } : { time: false, distr: 3, log: 2, range: () => [xs[0] / (xs.length > 1 ? 1.4 : 4), xs[xs.length - 1] * (xs.length > 1 ? 1.4 : 4)] },
+        x: spec.x.linear ? { time: false, range: () => linearEnds(xs) } : { time: false, distr: 3, log: 2, range: () => logEnds(xs) },
         y: { distr: 3, log: 10, range: () => [low, high] },
       },
       axes: [
         { ...axis, size: 30, splits: () => {
           // From the largest down, as long as the labels have room.
-          const place = spec.x.linear ? x => x : Math.log;
-          const span = (place(xs[xs.length - 1]) - place(xs[0])) * 1.1 || 1, kept = [];
+          const place = spec.x.linear ? x => x : Math.log, ends = spec.x.linear ? linearEnds(xs) : logEnds(xs);
+          const span = place(ends[1]) - place(ends[0]) || 1, kept = [];
           for (const x of [...xs].reverse())
             if (!kept.length || (place(kept[kept.length - 1]) - place(x)) / span * (width - 70) > 58) kept.push(x);
           return kept.reverse();
