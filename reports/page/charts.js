@@ -145,9 +145,9 @@
       spanGaps: true, points: { show: false } }));
     const edges = spec.series.flatMap(() => [0, 1].map(() => ({ stroke: "transparent", width: 0, spanGaps: false, points: { show: false } })));
     const alpha = name => { const c = cssValue(name); return c.startsWith("#") ? c + "26" : c; };
-    const n = spec.series.length;
+    const n = spec.series.length, letters = x => spec.x.tick(x).length;
     return {
-      width, height, legend: { show: false }, padding: [8, 10, 0, 0],
+      width, height, legend: { show: false }, padding: [8, Math.max(10, letters(xs[xs.length - 1]) * 3), 0, 0],
       cursor: { points: { show: false }, drag: { x: false, y: false, setScale: false }, y: false, sync: spec.sync ? { key: spec.sync, setSeries: false } : undefined },
       scales: {
         x: spec.x.linear ? { time: false, range: () => linearEnds(xs) } : { time: false, distr: 3, log: 2, range: () => logEnds(xs) },
@@ -159,7 +159,7 @@
           const place = spec.x.linear ? x => x : Math.log, ends = spec.x.linear ? linearEnds(xs) : logEnds(xs);
           const span = place(ends[1]) - place(ends[0]) || 1, kept = [];
           for (const x of [...xs].reverse())
-            if (!kept.length || (place(kept[kept.length - 1]) - place(x)) / span * (width - 70) > 58) kept.push(x);
+            if (!kept.length || (place(kept[kept.length - 1]) - place(x)) / span * (width - 70) > Math.max(58, letters(x) * 6 + 14)) kept.push(x);
           return kept.reverse();
         }, values: (u, splits) => splits.map(spec.x.tick) },
         { ...axis, size: 58, splits: () => decimalTicks(low, high, Math.max(3, Math.floor(height / 40))), values: (u, splits) => splits.map(spec.tick) },
