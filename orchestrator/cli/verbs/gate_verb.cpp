@@ -210,7 +210,7 @@ int run_gate(GateArguments arguments, const Shared& shared) {
     if (looks.interrupted_by() != 0) return 128 + looks.interrupted_by();
     gate = next_look(std::move(gate), reference, looks.side(again), options);
   }
-  if (!arguments.once) gate = closed(std::move(gate));
+  gate = closed(std::move(gate));
   const int code = gate.verdict() == Verdict::slower    ? exit_code::kRegression
                    : gate.verdict() == Verdict::unclear ? exit_code::kUnclear
                                                         : exit_code::kFine;
