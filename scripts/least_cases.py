@@ -25,7 +25,7 @@ def capabilities_line(names):
     return "capabilities = [%s]\n" % ", ".join('{ name = "%s", reason = "tried" }' % name for name in names)
 
 
-WIDE = capabilities_line(["SYS_PTRACE", "SYS_NICE", "IPC_LOCK", "NET_ADMIN", "SYS_RESOURCE"])
+WIDE = capabilities_line(["SYS_PTRACE", "SYS_NICE", "IPC_LOCK", "NET_ADMIN", "SYS_RAWIO"])
 EVERYTHING = 'network = "host"\nipc = "host"\npid = "host"\nuts = "host"\n'
 
 # Base profile, what is said besides, library.
