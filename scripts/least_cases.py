@@ -54,7 +54,7 @@ CASES = [
 
 
 def run(program, words, folder):
-    done = subprocess.run([program, *words, "--json"], cwd=folder, capture_output=True, text=True, timeout=900)
+    done = subprocess.run([program, *words, "--json"], cwd=folder, capture_output=True, text=True)
     try:
         return json.loads(done.stdout), done
     except json.JSONDecodeError:
