@@ -279,7 +279,9 @@ class LiveTuning {
     evidence.default_us = outcome.default_time->count();
     evidence.tuned_us = chosen->count();
     evidence.ratio = evidence.tuned_us / evidence.default_us;
-    tuned.ratio = {.value = evidence.ratio, .interval = Interval{evidence.ratio, evidence.ratio}};
+    Interval exact;
+    exact.low = exact.high = evidence.ratio;
+    tuned.ratio = Ratio{.value = evidence.ratio, .interval = exact};
   }
 
   [[nodiscard]] ConfirmationRule rule() const {

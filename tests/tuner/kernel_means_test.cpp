@@ -162,7 +162,7 @@ TEST_CASE("where nothing varies the default is measured first and the fastest me
   CHECK(planned[0].choice.arm != 0);
   // Whatever the agent inside expects of the others.
   const std::size_t arm = arm_of(tasks[0], 1, 3);
-  agent.learn(tasks[0], arm_of(tasks[0], 2, 3), {.ok = false});
+  agent.learn(tasks[0], arm_of(tasks[0], 2, 3), {.ok = false, .time = {}});
   agent.learn(tasks[0], arm_of(tasks[0], 1, 4), {.ok = true, .time = Micros{101}});
   CHECK(agent.recommend(tasks[0]) == 0);
   agent.learn(tasks[0], arm, {.ok = true, .time = Micros{99}});
