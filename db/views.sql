@@ -288,7 +288,7 @@ CREATE VIEW v_training_method AS
 SELECT
   column1 AS method,            -- its name
   column2 AS gossip,            -- flag: workers average with their neighbours
-  column3 AS after_backward,    -- flag: nothing is sent before the backward pass is over
+  column3 AS after_backward,    -- flag: one message of all gradients, none before the backward pass is over
   column4 AS split,             -- flag: a sum is two messages, a reduce-scatter and an all-gather
   column5 AS crosses_barrier,   -- flag: the next forward pass begins before all gradients are in
   column6 AS engine             -- flag: a library's own engine does it

@@ -171,7 +171,8 @@ std::optional<double> C2cCell::expected_us() const {
   if (!alpha_us) return std::nullopt;
   const double sending_us = messages * *alpha_us + parameter_bytes(*this) * beta_us_per_byte;
   const auto method = find_named<TrainingMethod>(figure.algorithm);
-  return method && method_row(*method).order == SendOrder::after_backward
+  // One message of all gradients waits for the last of them.
+  return method && method_row(*method).grouping == MessageGrouping::together
              ? compute_us + sending_us
              : std::max(compute_us, sending_us);
 }
