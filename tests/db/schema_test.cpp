@@ -104,6 +104,29 @@ TEST_CASE("every column of every table and view says what it means", "[G-01][G-0
   }
 }
 
+TEST_CASE("views say of methods, ways to wait and codecs what their rows say") {
+  SQLite::Database db(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  db.exec(source_file("db/schema.sql"));
+  db.exec(std::string(current_schema().views));
+  const auto names = [&](const std::string& from) {
+    return db.execAndGet("SELECT group_concat(column1) FROM (SELECT " + from + ")").getString();
+  };
+  CHECK(names("method AS column1 FROM v_training_method WHERE gossip") == "d-psgd");
+  CHECK(names("method AS column1 FROM v_training_method WHERE after_backward") ==
+        "bsp-ps,bsp-a2a,d-psgd");
+  CHECK(names("method AS column1 FROM v_training_method WHERE split") == "dear");
+  CHECK(names("method AS column1 FROM v_training_method WHERE engine") == "ddp");
+  CHECK(names("synchronisation AS column1 FROM v_synchronisation WHERE usual") == "bsp");
+  CHECK(names("synchronisation AS column1 FROM v_synchronisation WHERE leaves_out") == "backup");
+  CHECK(names("synchronisation AS column1 FROM v_synchronisation WHERE rounds_differ") ==
+        "adacomm");
+  CHECK(names("compression AS column1 FROM v_codec WHERE by_bits") == "qsgd,diana");
+  CHECK(names("compression || bits AS column1 FROM v_codec WHERE bits IS NOT NULL") ==
+        "fp1616,bf1616,int88,onebit1,ef-sign1,signsgd1,terngrad2,natural8,3lc1.6");
+  CHECK(names("compression AS column1 FROM v_codec WHERE sparse AND by_density AND NOT merged") ==
+        "topk,randomk,dgc,stc,sbc,cocktail");
+}
+
 TEST_CASE("tables are strict and their references hold") {
   SQLite::Database db(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   db.exec(source_file("db/schema.sql"));
