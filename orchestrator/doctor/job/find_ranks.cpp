@@ -32,7 +32,8 @@ struct RankVariables {
   const char* local;  ///< ranks on this machine; "" = none
   const char* job;    ///< equal in all ranks of a job, and in no other's; "" = none
 };
-// Open MPI's and Slurm's tell PMI's, too; torchrun's names are the most general, so last.
+// Open MPI's and Slurm's tell PMI's, too; torchrun's names are the most general. Slurm's are also
+// those of a launcher in its job, whose ranks have others in front of them.
 constexpr std::array kRankVariables{
     RankVariables{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                   "PMIX_NAMESPACE"},
@@ -49,6 +50,7 @@ struct PossibleRank {
   int local = 0;
   std::string job;
   std::string marker;         ///< as LiveJob's
+  std::size_t row = 0;        ///< of kRankVariables
   bool communicates = false;  ///< has mapped a library for it
 };
 
@@ -76,6 +78,7 @@ std::optional<PossibleRank> candidate_of(const ProcessStat& process) {
                         std::max(whole_number_of(value_of(variables, names.local)), 0),
                         std::string(names.rank) + " " + job,
                         job.empty() ? "" : std::string(names.job) + "=" + job,
+                        static_cast<std::size_t>(&names - kRankVariables.data()),
                         false};
   }
   return std::nullopt;
@@ -237,8 +240,12 @@ LiveJob ranks_among(const std::vector<pid_t>& named, const std::vector<ProcessSt
   auto candidates = candidates_below(roots, all);
   LiveJob job;
   if (candidates.empty()) return job;
-  // Others' ranks below the same shell are another job's.
-  const std::string marker = candidates.front().job;
+  // Others' ranks below the same shell are another job's, and Slurm's tasks that start ranks are
+  // none.
+  const auto first = std::min_element(
+      candidates.begin(), candidates.end(),
+      [](const PossibleRank& one, const PossibleRank& other) { return one.row < other.row; });
+  const std::string marker = first->job;
   std::erase_if(candidates, [&](const PossibleRank& one) { return one.job != marker; });
   const auto world = static_cast<std::size_t>(std::max(candidates.front().world, 0));
   if (roots.size() == 1 && different_ranks(candidates) == 1 && world != 1)

@@ -29,8 +29,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(BegunCall, name, bytes, times, s
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveRank, rank, pid, program, identity, nice,
                                                 on_gpu, stack_problem, looks, calls, sockets,
                                                 libraries)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveJob, world, marker, partly, seconds, ranks,
-                                                ended, gone)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LiveJob, world, marker, partly, calls_problem,
+                                                seconds, ranks, ended, gone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRemark, id, says, fix)
 
 namespace {
@@ -172,6 +172,7 @@ JobLook joined_look(std::vector<JobLook> hosts, const std::vector<std::string>& 
   for (auto& host : hosts) {
     all.job.world = std::max(all.job.world, host.job.world);
     all.job.partly = all.job.partly || host.job.partly;
+    if (all.job.calls_problem.empty()) all.job.calls_problem = host.job.calls_problem;
     for (auto& rank : host.job.ranks) {
       std::erase_if(rank.looks, later);
       all.job.ranks.push_back(std::move(rank));

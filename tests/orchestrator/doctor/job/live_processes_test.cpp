@@ -88,6 +88,20 @@ TEST_CASE("a wrapper that has the rank's variables too is not the rank") {
   }));
 }
 
+TEST_CASE("a launcher that is a task of Slurm, as mpirun in a batch job, is no rank") {
+  const Started launcher(
+      "export SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0 SLURM_JOB_ID=4194303; "
+      "sh -c 'export PMIX_NAMESPACE=77 OMPI_COMM_WORLD_SIZE=2; OMPI_COMM_WORLD_RANK=0 sleep 600 & "
+      "OMPI_COMM_WORLD_RANK=1 sleep 600 & wait'; :");
+  REQUIRE(comes_true([&] { return ranks_below(launcher.pid()) == 2; }));
+  const auto job = find_ranks({"slurm:4194303"});
+  REQUIRE(job.ranks.size() == 2);
+  CHECK(job.ranks[0].program == "sleep");
+  CHECK(job.ranks[1].rank == 1);
+  CHECK(job.world == 2);
+  CHECK(job.marker == "PMIX_NAMESPACE=77");
+}
+
 TEST_CASE("a rank that is over and not collected is told of with its signal") {
   // The shell does not wait before its sleep ends.
   const Started launcher(
