@@ -553,6 +553,29 @@ TEST_CASE("a budget ends the search and the pairs in time, and keeps nothing tha
   CHECK(nothing_left(program));
 }
 
+TEST_CASE("a launch that cannot win is ended after its first steps, and never kept", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  // Whatever its settings, the third launch is far behind the others.
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "3", "--pairs", "3",
+                   "--steps", "8", "--warmup-steps", "1", "--call-agent", "none", "--",
+                   paced_job(program, "[ $launch -ne 3 ] || pace=6e5\n")});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, " a step, which cannot win"));
+  const std::string cut =
+      "SELECT count(*) FROM decision WHERE task_key LIKE 'nccl/job/step/%' AND "
+      "applied_json->>'$.cut' = 1";
+  CHECK(program.value(cut) == 1);
+  CHECK(program.value(cut + " AND calls BETWEEN 3 AND 6 AND kind <> 'final'") == 1);
+  // The others have all of theirs.
+  CHECK(program.value("SELECT count(*) FROM decision WHERE applied_json->>'$.cut' = 0 AND "
+                      "calls >= 8 AND task_key LIKE 'nccl/job/step/%'") == 2);
+  CHECK(says(tuned.out, "FASTER"));
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("pairs whose launches fail are told as that, with the job's last words", "[E-102]") {
   const OverSockets sockets;
   const Program program;

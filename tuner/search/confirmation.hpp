@@ -40,7 +40,8 @@ std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double conf
 bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule);
 
 /// Of rounds that were cut off between two looks: who saw them may have chosen the moment. Six
-/// rounds and three looks keep no more than 1 of 40 by chance so, wherever they are cut.
+/// rounds and three looks, or three and six at 99 %, keep no more than 1 of 40 by chance so,
+/// wherever they are cut.
 inline constexpr double kConfidenceOfCut = 0.995;
 
 /// With which confidence these rounds are judged.

@@ -49,7 +49,7 @@ struct TuneArguments {
   std::string call_agent = kDefaultAgent;
   int launches = 11;
   std::string budget;        ///< time that a search and its pairs may take; "" = as they need
-  std::optional<int> pairs;  ///< 6, of --recheck 3
+  std::optional<int> pairs;  ///< before each look; not given: JobTuningOptions
   std::size_t steps = 12;
   std::size_t warmup = 3;
   double trial_seconds = 60;

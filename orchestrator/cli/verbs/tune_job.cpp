@@ -81,8 +81,9 @@ JobTuningOptions tuning_options(const TuneArguments& arguments) {
   for (const std::string& agent : {options.agent, options.call_agent})
     if (agent != "none") static_cast<void>(make_agent(agent, options.agent_options));
   options.launches = arguments.launches;
-  options.confirmation.launches =
-      std::max(kFewestPairs, arguments.pairs.value_or(arguments.recheck ? 3 : 6));
+  if (arguments.pairs || arguments.recheck)
+    options.confirmation = {std::max(kFewestPairs, arguments.pairs.value_or(kFewestPairs)), 3,
+                            0.982, options.confirmation.band};
   options.trial_seconds = arguments.trial_seconds;
   options.steps = arguments.steps;
   options.warmup = arguments.warmup;
@@ -464,8 +465,8 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
       ->check(CLI::Range(2, 1000));
   verb.add_option(
           "--pairs", arguments.pairs,
-          "pairs of launches before the confirmation looks (6, of --recheck 3; 2 are held as "
-          "3); it looks up to three times, of --recheck twice")
+          "pairs of launches before the confirmation looks, up to three times, of --recheck "
+          "twice (3, then up to six times, of --recheck twice; 2 are held as 3)")
       ->check(CLI::Range(2, 1000));
   verb.add_option("--budget", arguments.budget,
                   "time that search and pairs may take, half of it to search: 5m, 2h; what is "

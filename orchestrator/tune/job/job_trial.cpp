@@ -78,9 +78,10 @@ class Observer {
     leader_.watch().refresh();
     result.heard = leader_.watch().heard();
     result.facts = leader_.facts();
+    result.cut = cut_;
     const Rhythm rhythm = leader_.watch().rhythm();
     result.calls = leader_.watch().calls().size();
-    if (!measured_ && believed()) measured_ = measure();
+    if (!measured_ && believed()) measured_ = measure(least_steps());
     if (!failure_.empty())
       result.reason = failure_;
     else if (!rhythm.found())
@@ -151,13 +152,24 @@ class Observer {
   }
 
   /// Steps after the warm-up, under the table from the start.
-  std::optional<std::vector<double>> measure() {
+  std::optional<std::vector<double>> measure(std::size_t least) {
     if (!known_step()) return std::nullopt;
     std::vector<double> times = leader_.watch().step_times();
-    if (times.size() < request_.warmup + least_steps()) return std::nullopt;
+    if (times.size() < request_.warmup + least) return std::nullopt;
     times.erase(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(request_.warmup));
     step_calls_ = leader_.watch().step_calls();
     return times;
+  }
+
+  /// Not even the shortest of the first steps can win: further ones would say nothing new.
+  bool is_hopeless() {
+    if (request_.step_calls.empty() || !leader_.watch().reduces()) return false;
+    auto first = measure(kFirstSteps);
+    if (!first || std::accumulate(first->begin(), first->end(), 0.0) < kLeastUs / 2) return false;
+    if (*std::min_element(first->begin(), first->end()) < request_.hopeless_from.count())
+      return false;
+    measured_ = std::move(first);
+    return true;
   }
 
   [[nodiscard]] bool is_time_to_look() {
@@ -167,8 +179,8 @@ class Observer {
   }
 
   bool has_enough() {
-    if (request_.whole) return false;
     const double elapsed = std::chrono::duration<double>(Clock::now() - began_).count();
+    if (request_.whole) return cut_ = elapsed * 1e6 >= request_.hopeless_from.count();
     if (request_.steps == 0) {
       // Where nothing is learnt nobody else looks for the step before the job is over, and a
       // sequence that is first found then has outlived nothing. What was found before may be of
@@ -178,6 +190,7 @@ class Observer {
     }
     if (!measured_) {
       if (!is_time_to_look()) return false;
+      if (is_hopeless()) return cut_ = true;
       const auto times = leader_.watch().step_times();
       const bool lasted = has_lasted();
       // Copies alone are how jobs begin; so are a few calls in a moment.
@@ -187,9 +200,9 @@ class Observer {
         return false;
       if (!lasted || !believed()) return false;
       if (request_.step_calls.empty() && leader_.watch().outgrown()) return false;
-      measured_ = measure();
+      measured_ = measure(least_steps());
       if (!measured_) return false;
-      if (request_.learn_seconds <= 0 || median(*measured_) >= request_.learn_below.count())
+      if (request_.learn_seconds <= 0 || median(*measured_) >= request_.hopeless_from.count())
         return true;
       leader_.begin_learning();
       learning_since_ = Clock::now();
@@ -239,6 +252,7 @@ class Observer {
     return origin;
   }
 
+  static constexpr std::size_t kFirstSteps = 3;  ///< after which a launch may be hopeless
   static constexpr double kPatience = 5;
   static constexpr double kLeastUs = 0.5e6;  ///< that the steps take together
   static constexpr auto kLeastLook = std::chrono::seconds(2);
@@ -256,6 +270,7 @@ class Observer {
   Clock::time_point began_ = Clock::now();
   Clock::time_point looked_{};
   Clock::time_point learning_since_{};
+  bool cut_ = false;
   std::atomic<bool> enough_{false};
   std::atomic<bool> hears_{false};
   std::atomic<bool> ended_{false};
@@ -371,7 +386,8 @@ void equip(const JobCommand& command, const TrialRequest& request, const HeldFol
 /// Where the whole command stands for the step.
 void judge_whole(const TrialRequest& request, JobTrialResult& result) {
   if (!request.whole || !result.started || result.interrupted_by != 0 || result.failed()) return;
-  if (result.ended_itself)
+  // What was cut takes as long as that at least.
+  if (result.ended_itself || result.cut)
     take_whole(result);
   else
     result.reason = fmt::format("the command did not end within {:.0f} s", request.seconds);

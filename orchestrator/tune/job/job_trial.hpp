@@ -57,7 +57,9 @@ struct TrialRequest {
   /// Per-call settings are learnt after the steps were measured, for at most so many seconds; 0:
   /// no.
   double learn_seconds = 0;
-  Micros learn_below{1e18};  ///< only where the step took less than this: others are not worth it
+  /// Steps that take so long and longer cannot win: nothing is learnt then, and the launch ends
+  /// after the first of them.
+  Micros hopeless_from{1e18};
   /// What a step of the job calls, where that is known: what repeats otherwise is none of its
   /// steps.
   JobWatch::StepCalls step_calls;
@@ -99,6 +101,7 @@ struct JobTrialResult {
   /// Of the ranks while they had mapped nothing that NCCL is in or needs: no NCCL comes.
   std::optional<Backend> speaks;
   bool whole = false;      ///< `step` is the time of the whole command
+  bool cut = false;        ///< ended after its first steps, which were hopeless
   bool disk_full = false;  ///< so that no rank could tell anything, as the reason says
   [[nodiscard]] bool failed() const { return ended_itself && exit_code != 0; }
   [[nodiscard]] bool ok() const { return reason.empty(); }

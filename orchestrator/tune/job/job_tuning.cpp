@@ -19,7 +19,8 @@
 namespace dynamiccl {
 namespace {
 
-/// Launch settings whose step is within this of the best so far are worth learning under.
+/// Launch settings whose step is within this of the best so far are worth more than a few steps,
+/// and learning under.
 constexpr double kPromising = 1.1;
 /// How many sizes' settings were learnt, besides those that came with the launch settings.
 std::string table_text(const CallTable& table, const CallTable& given) {
@@ -60,9 +61,10 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.steps = options_.steps;
   request.warmup = options_.warmup;
   request.learn_seconds = call_agent_ == nullptr ? 0 : learn_seconds;
-  // The best launch setting is started again to learn under, however busy the machine is then.
-  if (best_us_ > 0 && setting.variables != best_.variables)
-    request.learn_below = Micros(kPromising * best_us_);
+  // Pairs are compared by all of their steps. The best launch setting is started again to learn
+  // under, however busy the machine is then.
+  if (!label.empty() && best_us_ > 0 && setting.variables != best_.variables)
+    request.hopeless_from = Micros(kPromising * best_us_);
   request.times_calls = times_calls;
   request.step_calls = result_.observed.step_calls;
   request.leader.agent = options_.call_agent == "none" ? "default" : options_.call_agent;
@@ -88,8 +90,9 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
                               library_title(*trial.speaks), trial.seconds));
   } else {
     const std::string end = trial.failed() ? last_line(trial.output) : "";
-    console_.launched(trial.ok() ? fmt::format("{}: {}{}", what, milliseconds(trial.step.count()),
-                                               trial.whole ? " in all" : " a step")
+    console_.launched(trial.ok() ? fmt::format("{}: {}{}{}", what, milliseconds(trial.step.count()),
+                                               trial.whole ? " in all" : " a step",
+                                               trial.cut ? ", which cannot win" : "")
                                  : what,
                       end.empty()
                           ? trial.reason
@@ -172,6 +175,7 @@ void JobTuning::learn(const Choice& choice, const JobTrialResult& trial) {
     row.time_us = trial.step.count();
     const nlohmann::json applied{{"step_us", trial.step_us},
                                  {"learnt_step_us", trial.learnt_step.count()},
+                                 {"cut", trial.cut},
                                  {"seconds", trial.seconds}};
     row.applied_json = applied.dump();
   }

@@ -23,8 +23,10 @@ struct JobTuningOptions {
   std::string agent = "bandit";            ///< between launches
   std::string call_agent = kDefaultAgent;  ///< inside them; "none": call settings stay NCCL's
   AgentOptions agent_options{};
-  int launches = 11;                                 ///< of the search, the observed one included
-  ConfirmationRule confirmation{6, 3, 0.982, 0.02};  ///< pairs before each look, looks
+  int launches = 11;  ///< of the search, the observed one included
+  /// Pairs before each look, and looks: a large gain is sure after three pairs. As many looks
+  /// at 99 % as these keep no more than 1 of 40 by chance.
+  ConfirmationRule confirmation{3, 6, 0.99, 0.02};
   double trial_seconds = 60;
   /// Of all launches, half of it to search.
   double budget_s = std::numeric_limits<double>::infinity();
