@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "tuner/learn/trainer.hpp"
+#include "tuner/learn/training.hpp"
 #include "tuner/state/features.hpp"
 
 using namespace dynamiccl;
@@ -147,4 +148,49 @@ TEST_CASE("a policy without weights for the context does not act by it, another 
   const ContextEffect blind = context_effect(policy, places);
   CHECK(blind.changed == 0);
   CHECK(blind.worth == 0);
+}
+
+TEST_CASE(
+    "a feature is worth what first choices lose without it, and nothing where none acts by it",
+    "[E-25]") {
+  const SimCatalog catalog({Backend::gloo, Backend::mpich});  // few settings: quick in debug builds
+  const std::vector<SimPlace> places = some_places(catalog, 6, 15);
+  Policy policy = untrained_policy(6);
+  for (const char* name : {"implementation_out", "resource_out"}) policy.weights.at(name) *= 100;
+  const std::vector<FeatureEffect> effects = feature_effects(policy, places);
+  const auto seen = static_cast<std::size_t>(
+      std::count_if(feature_table().begin(), feature_table().end(),
+                    [](const Feature& feature) { return feature.source.in_policy; }));
+  REQUIRE(effects.size() == seen);
+  CHECK(std::any_of(effects.begin(), effects.end(),
+                    [](const FeatureEffect& effect) { return effect.changed > 0; }));
+  for (const FeatureEffect& effect : effects) {
+    INFO(effect.feature);
+    CHECK(effect.changed <= effect.known + 1e-9);
+    if (effect.changed == 0) CHECK(effect.worth == 0);
+  }
+  policy.weights.at("in_w").leftCols(state_width()).setZero();
+  for (const FeatureEffect& effect : feature_effects(policy, places)) CHECK(effect.changed == 0);
+}
+
+TEST_CASE("the last update of a training is in its curve and the policy that is kept", "[E-101]") {
+  const SimCatalog catalog({Backend::gloo});  // few settings: quick in debug builds
+  std::vector<Policy> kept;
+  // Six updates: the curve has a row after each stage's second, and after the fifth.
+  const Trained trained = train(catalog, {.updates = 2, .jobs = 1, .held_out = 2}, 1,
+                                [&](const Policy& policy) { kept.push_back(policy); });
+  REQUIRE(trained.curve.size() == 4);
+  REQUIRE(kept.size() == 4);
+  for (std::size_t row = 0; row < 4; ++row) {
+    CHECK(trained.curve[row].stage == std::min(1 + static_cast<int>(row), 3));
+    CHECK(kept[row].provenance.at("steps") == trained.curve[row].steps);
+    if (row > 0) CHECK(trained.curve[row - 1].steps < trained.curve[row].steps);
+  }
+  bool trained_on = false;
+  for (const auto& [name, matrix] : trained.policy.weights) {
+    INFO(name);
+    CHECK(kept[3].weights.at(name) == matrix);
+    trained_on = trained_on || kept[2].weights.at(name) != matrix;
+  }
+  CHECK(trained_on);
 }

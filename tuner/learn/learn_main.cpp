@@ -14,7 +14,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
-#include "tuner/learn/trainer.hpp"
+#include "tuner/learn/training.hpp"
 #include "tuner/state/features.hpp"
 
 namespace dynamiccl {
@@ -29,6 +29,7 @@ struct LearnOptions {
   int updates = 40;                ///< per curriculum stage
   int jobs = 48;                   ///< searches of an update
   int held_out = 64;               ///< places per stage of the comparison
+  std::string ablate;              ///< a policy that is judged; "": one is trained
   int columns = 0;                 ///< of the state that the policy sees; 0: all
   std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
   /// Of each seed's training.
@@ -47,7 +48,7 @@ const std::vector<Backend> kBackends = [] {
 
 constexpr const char* kHelp =
     "usage: dynamiccl-learn [--out FILE] [--report FOLDER] [--seeds N] [--updates N] [--jobs N]\n"
-    "                       [--held-out N] [--columns N] [--without BACKEND]\n"
+    "                       [--held-out N] [--columns N] [--without BACKEND] [--ablate FILE]\n"
     "Trains the recurrent PPO policy in three curriculum stages, once per seed: it searches\n"
     "simulated places whose times are the analytic models of `dynamiccl predict`, with a budget\n"
     "of 1, 2 or 4 looks a cell, and is rewarded by how near the best its choices end. Kept is the\n"
@@ -56,9 +57,11 @@ constexpr const char* kHelp =
     "the files are written when the first one is done, and again with each further one.\n"
     "  --out FILE       the policy (ppo.policy)\n"
     "  --report FOLDER  curves.csv (learning curves), held_out.csv (comparison with the other\n"
-    "                   agents on places that never trained), ablation.csv (the kept policy\n"
-    "                   without each feature of the state), and seed-N.policy of every seed,\n"
-    "                   written every 5 updates of its training and after the last\n"
+    "                   agents on places that never trained), ablation.csv (what the kept\n"
+    "                   policy tries first there without each feature of the state), and\n"
+    "                   seed-N.policy of every seed, written every 5 updates of its training and\n"
+    "                   after the last\n"
+    "  --ablate FILE    train nothing: print ablation.csv of this policy\n"
     "  --seeds N        independent trainings (5)\n"
     "  --updates N      PPO updates per stage (40)\n"
     "  --jobs N         searches of an update (48)\n"
@@ -69,37 +72,14 @@ constexpr const char* kHelp =
     "does\n"
     "                   the policy transfer to a library that it never saw?\n";
 
-// Places are drawn from the generator's seed: these never train.
+// Places are drawn from the generator's seed: these never train (more in training.cpp).
 constexpr std::uint64_t kHeldOutSeed = 0x5eed0000;
-constexpr std::uint64_t kValidationSeed = 0x7a11d000;
-
-constexpr std::uint64_t kCurveSeed = 0xc0e7e000;
-
-constexpr int kWatchEvery = 5;  // updates: a row of the curve, and the policy so far on disk
-
-/// @param each of every stage
-std::vector<SimPlace> draw_places(const SimCatalog& catalog, int each, std::uint64_t seed) {
-  FastRandom random(seed);
-  std::vector<SimPlace> places;
-  for (int stage = 1; stage <= 3; ++stage)
-    for (int i = 0; i < each; ++i)
-      places.push_back(draw_place(catalog, static_cast<CurriculumStage>(stage), random));
-  return places;
-}
 
 AgentMaker maker(const std::string& name) {
   return [name](std::uint64_t seed) {
     AgentOptions options;
     options.seed = seed;
     return make_agent(name, options);
-  };
-}
-
-AgentMaker maker(const Policy& policy) {
-  return [policy](std::uint64_t seed) -> std::unique_ptr<Agent> {
-    AgentOptions options;
-    options.seed = seed;
-    return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{});
   };
 }
 
@@ -119,66 +99,20 @@ json compare(const std::vector<SimPlace>& places, const std::string& agent, cons
   return row;
 }
 
-struct Trained {
-  Policy policy;
-  json curve = json::array();
-  double validation = 0;
-};
-
-Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed,
-              const std::function<void(const Policy&)>& keep) {
-  Trained trained;
-  trained.policy = untrained_policy(static_cast<std::uint64_t>(seed), options.columns);
-  trained.policy.provenance = {{"seed", seed},
-                               {"stages", {1, 2, 3}},
-                               {"updates_per_stage", options.updates},
-                               {"jobs", options.jobs}};
-  if (options.without) trained.policy.provenance["without"] = name_of(*options.without);
-  PpoTrainer trainer(trained.policy, {}, static_cast<std::uint64_t>(seed));
-  const std::vector<SimPlace> watched = draw_places(catalog, options.held_out / 2, kCurveSeed);
-  FastRandom worlds(static_cast<std::uint64_t>(seed) * 7919);
-  std::int64_t steps = 0;
-  double regret = 0;
-  int summed = 0;  // updates since the last row
-  const int last = 3 * options.updates;
-  for (int update = 1; update <= last; ++update) {
-    const int stage = 1 + (update - 1) / options.updates;
-    std::vector<SimPlace> places;
-    for (int job = 0; job < options.jobs; ++job)
-      places.push_back(draw_place(catalog, static_cast<CurriculumStage>(stage), worlds));
-    const Rollout rollout = collect(trained.policy, places, worlds(), options.threads());
-    const PpoReport report = trainer.update(rollout);
-    trained.policy.weights = trainer.weights();
-    for (const Episode& episode : rollout.episodes)
-      steps += static_cast<std::int64_t>(episode.size());
-    regret += rollout.final_regret;
-    ++summed;
-    // A row is of one stage, and what is kept last is the policy that is judged.
-    if (update % kWatchEvery != 0 && update % options.updates != 0) continue;
-    regret /= summed;
-    const ContextEffect context = context_effect(trained.policy, watched, options.threads());
-    trained.curve.push_back({{"seed", seed},
-                             {"stage", stage},
-                             {"steps", steps},
-                             {"final_regret", regret},
-                             {"changed_by_context", context.changed},
-                             {"worth_of_context", context.worth},
-                             {"entropy", report.entropy},
-                             {"divergence", report.divergence},
-                             {"value_loss", report.value_loss}});
-    fmt::print(stderr, "seed {}, update {}: regret at the end of searches {:.4f}\n", seed, update,
-               regret);
-    regret = 0;
-    summed = 0;
-    trained.policy.provenance["steps"] = steps;
-    keep(trained.policy);
-  }
-  trained.validation =
-      score_in_simulator(maker(trained.policy),
-                         draw_places(catalog, options.held_out / 2, kValidationSeed),
-                         kValidationSeed, options.threads())
-          .mean_regret();
-  return trained;
+/// Rows of curves.csv.
+json curve_of(const Trained& trained) {
+  json rows = json::array();
+  for (const TrainingRow& row : trained.curve)
+    rows.push_back({{"seed", trained.policy.provenance.at("seed")},
+                    {"stage", row.stage},
+                    {"steps", row.steps},
+                    {"final_regret", row.final_regret},
+                    {"changed_by_context", row.context.changed},
+                    {"worth_of_context", row.context.worth},
+                    {"entropy", row.report.entropy},
+                    {"divergence", row.report.divergence},
+                    {"value_loss", row.report.value_loss}});
+  return rows;
 }
 
 std::string csv(const json& rows, const std::vector<std::string>& columns) {
@@ -209,22 +143,16 @@ void make_folders(const std::string& folder) {
   std::filesystem::create_directories(folder, ignored);
 }
 
-/// What each feature of the state is worth to a policy: its regret without it, the same searches.
-json ablation(const Policy& policy, const std::vector<SimPlace>& places) {
-  const auto regret = [&](const Policy& one) {
-    return score_in_simulator(maker(one), places, kHeldOutSeed, every_core()).mean_regret();
-  };
-  json rows = json::array({{{"without", "nothing"}, {"regret", regret(policy)}}});
-  Eigen::Index column = 0;
-  for (const Feature& feature : feature_table()) {
-    if (feature.source.in_policy) {
-      Policy less = policy;
-      less.weights.at("in_w").middleCols(column, feature.width).setZero();
-      rows.push_back({{"without", feature.name}, {"regret", regret(less)}});
-    }
-    column += feature.width;
-  }
-  return rows;
+/// What each feature of the state is worth to a policy.
+std::string ablation(const Policy& policy, const std::vector<SimPlace>& places) {
+  json rows = json::array();
+  for (const FeatureEffect& effect : feature_effects(policy, places, every_core()))
+    rows.push_back({{"without", effect.feature},
+                    {"known", effect.known},
+                    {"changed", effect.changed},
+                    {"worth", effect.worth},
+                    {"error", effect.error}});
+  return csv(rows, {"without", "known", "changed", "worth", "error"});
 }
 
 void write_report(const std::string& folder, const json& curves, const json& held_out) {
@@ -274,7 +202,8 @@ int learn(const LearnOptions& options) {
   const std::vector<SimPlace> places = draw_places(judged, options.held_out, kHeldOutSeed);
   json others = json::array();
   const auto judge = [&](const std::string& name, const Policy& policy) {
-    return compare(places, name, maker(policy), context_effect(policy, places, every_core()));
+    return compare(places, name, policy_maker(policy),
+                   context_effect(policy, places, every_core()));
   };
   for (const char* agent : {"default", "prior", "random", "coordinate-descent", "means", "bandit"})
     others.push_back(compare(places, agent, maker(agent)));
@@ -290,13 +219,21 @@ int learn(const LearnOptions& options) {
     const int seed = policy.provenance.at("seed");
     write_policy(policy, fmt::format("{}/seed-{}.policy", options.report, seed));
   };
+  const TrainingOptions how{.updates = options.updates,
+                            .jobs = options.jobs,
+                            .held_out = options.held_out,
+                            .columns = options.columns,
+                            .threads = options.threads(),
+                            .provenance = options.without
+                                              ? json{{"without", name_of(*options.without)}}
+                                              : json::object()};
   std::vector<std::future<Trained>> trainings;
   for (int seed = 1; seed <= options.seeds; ++seed)
     trainings.push_back(
-        std::async(std::launch::async, [&, seed] { return train(training, options, seed, keep); }));
+        std::async(std::launch::async, [&, seed] { return train(training, how, seed, keep); }));
   for (int seed = 1; seed <= options.seeds; ++seed) {
     Trained trained = trainings[static_cast<std::size_t>(seed - 1)].get();
-    for (json& point : trained.curve) curves.push_back(point);
+    for (const json& point : curve_of(trained)) curves.push_back(point);
     seeds.push_back(judge(fmt::format("ppo seed {}", seed), trained.policy));
     // Validation places order seeds by simulated regret; which searches measured settings best is
     // for scripts/agents_report.sh to say, of all of them.
@@ -309,10 +246,16 @@ int learn(const LearnOptions& options) {
     if (!options.report.empty()) write_report(options.report, curves, held_out);
   }
   if (!options.report.empty())
-    write_text(options.report + "/ablation.csv",
-               csv(ablation(best->policy, places), {"without", "regret"}));
+    write_text(options.report + "/ablation.csv", ablation(best->policy, places));
   fmt::print("kept seed {}, policy {}, in {}\n", best->policy.provenance["seed"].get<int>(),
              best->policy.version(), options.out);
+  return 0;
+}
+
+int ablate(const LearnOptions& options) {
+  const SimCatalog judged(backends_of(options, true));
+  fmt::print("{}", ablation(read_policy(options.ablate),
+                            draw_places(judged, options.held_out, kHeldOutSeed)));
   return 0;
 }
 
@@ -336,6 +279,8 @@ LearnOptions parse(const std::vector<std::string>& arguments) {
       options.out = value;
     } else if (name == "--report") {
       options.report = value;
+    } else if (name == "--ablate") {
+      options.ablate = value;
     } else if (name == "--seeds") {
       options.seeds = number(value, name);
     } else if (name == "--updates") {
@@ -365,7 +310,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   try {
-    return dynamiccl::learn(dynamiccl::parse(arguments));
+    const dynamiccl::LearnOptions options = dynamiccl::parse(arguments);
+    return options.ablate.empty() ? dynamiccl::learn(options) : dynamiccl::ablate(options);
   } catch (const dynamiccl::Error& error) {
     fmt::print(stderr, "dynamiccl-learn: {}\n", error.what());
     return error.kind() == dynamiccl::ErrorKind::input || error.kind() == dynamiccl::ErrorKind::data

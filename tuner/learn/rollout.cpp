@@ -5,6 +5,9 @@
 #include <future>
 #include <numeric>
 
+#include "core/statistics/statistics.hpp"
+#include "tuner/state/features.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -70,17 +73,34 @@ State in_context(State cell, const State& context) {
   return state;
 }
 
-std::size_t first_setting(const PolicyNetwork& network, const Task& task, const State& state) {
-  const BeliefMemory::Entry fresh = [&] {
-    BeliefMemory memory{BeliefOptions{}, AgentOptions{}};
-    return memory.entry(task);
-  }();
-  const ArmOutlook outlook = outlook_of(TimeBelief(BeliefOptions{}).posterior(fresh.view),
-                                        fresh.failed, BeliefOptions{}.noise_sd, 0.8);
-  const ArmKnowledge known{outlook, fresh.failed, fresh.tries, fresh.view.prior};
-  const Eigen::VectorXf hidden =
-      network.advance(network.seen(policy_input(state, {})), network.initial_state());
-  return walk_heads(network, hidden, *task.space, known, nullptr).arm;
+/// A policy's likeliest first setting of a cell: nothing was measured yet.
+class FirstSetting {
+ public:
+  explicit FirstSetting(const Task& task)
+      : space_(*task.space),
+        fresh_(BeliefMemory{BeliefOptions{}, AgentOptions{}}.entry(task)),
+        outlook_(outlook_of(TimeBelief(BeliefOptions{}).posterior(fresh_.view), fresh_.failed,
+                            BeliefOptions{}.noise_sd, 0.8)) {}
+
+  /// @param input as of policy_input()
+  [[nodiscard]] std::size_t of(const PolicyNetwork& network, const Eigen::VectorXf& input) const {
+    const ArmKnowledge known{outlook_, fresh_.failed, fresh_.tries, fresh_.view.prior};
+    const Eigen::VectorXf hidden = network.advance(network.seen(input), network.initial_state());
+    return walk_heads(network, hidden, space_, known, nullptr).arm;
+  }
+
+ private:
+  const ActionSpace& space_;
+  BeliefMemory::Entry fresh_;
+  ArmOutlook outlook_;
+};
+
+/// Adds what a cell's first setting is worth against another one.
+void add_effect(FeatureEffect& effect, const SimPlace& place, const SimCell& cell, std::size_t own,
+                std::size_t other) {
+  const auto cells = static_cast<double>(place.cells.size());
+  effect.changed += (own != other ? 1 : 0) / cells;
+  effect.worth += (cell.log_us[other] - cell.log_us[own]) / cells;
 }
 
 }  // namespace
@@ -153,8 +173,10 @@ ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> pla
     const State& other = places[(p + 1) % places.size()].cells.front().search.task.state;
     for (const SimCell& cell : places[p].cells) {
       const Task& task = cell.search.task;
-      const std::size_t own = first_setting(network, task, task.state);
-      const std::size_t foreign = first_setting(network, task, in_context(task.state, other));
+      const FirstSetting first(task);
+      const std::size_t own = first.of(network, policy_input(task.state, {}));
+      const std::size_t foreign =
+          first.of(network, policy_input(in_context(task.state, other), {}));
       effects[p].changed += own != foreign ? 1 : 0;
       effects[p].worth += cell.log_us[foreign] - cell.log_us[own];
     }
@@ -169,6 +191,46 @@ ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> pla
   effect.changed /= static_cast<double>(cells);
   effect.worth /= static_cast<double>(cells);
   return effect;
+}
+
+std::vector<FeatureEffect> feature_effects(const Policy& policy, std::span<const SimPlace> places,
+                                           unsigned threads) {
+  const PolicyNetwork network = policy.network();
+  std::vector<FeatureEffect> blank;
+  for (const Feature& feature : feature_table())
+    if (feature.source.in_policy) blank.push_back({.feature = feature.name});
+  std::vector<std::vector<FeatureEffect>> effects(places.size(), blank);
+  for_each_place(places.size(), threads, [&](std::size_t p) {
+    for (const SimCell& cell : places[p].cells) {
+      const Task& task = cell.search.task;
+      const FirstSetting first(task);
+      const Eigen::VectorXf input = policy_input(task.state, {});
+      const std::size_t own = first.of(network, input);
+      auto effect = effects[p].begin();
+      Eigen::Index column = 0;
+      for (const Feature& feature : feature_table()) {
+        if (feature.source.in_policy) {
+          Eigen::VectorXf less = input;
+          less.segment(column, feature.width).setZero();
+          effect->known +=
+              (feature.known(task.state) ? 1 : 0) / static_cast<double>(places[p].cells.size());
+          add_effect(*effect++, places[p], cell, own, first.of(network, less));
+        }
+        column += feature.width;
+      }
+    }
+  });
+  for (std::size_t f = 0; f < blank.size(); ++f) {
+    std::vector<double> worth;
+    for (const auto& place : effects) {
+      blank[f].known += place[f].known / static_cast<double>(places.size());
+      blank[f].changed += place[f].changed / static_cast<double>(places.size());
+      worth.push_back(place[f].worth);
+    }
+    blank[f].worth = mean(worth);
+    blank[f].error = standard_deviation(worth) / std::sqrt(static_cast<double>(worth.size()));
+  }
+  return blank;
 }
 
 }  // namespace dynamiccl

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tuner/agents/policy_agent.hpp"
@@ -50,5 +51,17 @@ struct ContextEffect {
 };
 ContextEffect context_effect(const Policy& policy, std::span<const SimPlace> places,
                              unsigned threads = 1);
+
+/// The same of one feature that a policy sees: its likeliest first setting of each cell against
+/// that where the feature is not known.
+struct FeatureEffect {
+  std::string_view feature;
+  double known = 0;    ///< share of cells that know it
+  double changed = 0;  ///< share of cells in which it is another setting without
+  double worth = 0;    ///< mean ln(time): the setting without over that with it
+  double error = 0;    ///< standard error of that, over places
+};
+std::vector<FeatureEffect> feature_effects(const Policy& policy, std::span<const SimPlace> places,
+                                           unsigned threads = 1);
 
 }  // namespace dynamiccl
