@@ -3,12 +3,15 @@
 // Every arm answers with the step that was measured of it; arms without one are left out.
 //
 //   dynamiccl tune --db DB --agent exhaustive --call-agent none --launches 60 -- COMMAND
-//   job_search DB [CORES [SHARE]]
+//   job_search DB [CORES [SHARE [NOISE [LAUNCHES]]]]
 //
 // Instead of DB a file FILE.tsv: lines of a setting's name, a tab and microseconds, as
 // scripts/gpu_job_grid.sh leaves them. CORES of the machine (32) and the SHARE of the default's
 // step that collectives took (0.99) are what the prior is made of. Two ranks of one machine that
-// NCCL sends through sockets.
+// NCCL sends through sockets. Then what `tune` does with it: of LAUNCHES (11) at most what is
+// best is confirmed in pairs, whose launches differ by NOISE (0.1, of ln(step)) from the stored
+// step; with one look at six pairs and two later, and with the looks of now. Seconds are those of a
+// job that starts in 15 s, launches of 15 steps, and with those that cannot win cut after three.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +21,11 @@
 #include <string>
 #include <vector>
 
+#include "core/statistics/fast_random.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "db/reader.hpp"
+#include "orchestrator/tune/job/job_tuning.hpp"
 #include "tuner/job/launch_agent.hpp"
 #include "tuner/job/launch_space.hpp"
 
@@ -100,9 +105,36 @@ struct Search {
   int to_99 = 0;
   int launches = 0;
   double gain = 0;  ///< of the arm kept at the end, as a part of the grid's
+  // With as many launches as `tune` has.
+  int searched = 0;
+  double kept_us = 0;
+  double whole_s = 0;  ///< of the search, all launches to their end
+  double cut_s = 0;    ///< the same with cut ones
 };
 
-Search search(const Grid& grid, const std::string& name, std::uint64_t seed) {
+constexpr double kStartUs = 15e6, kWarmup = 3, kSteps = 12, kCut = 3, kHopeless = 1.1;
+
+/// One more launch of the search.
+void add_launch(Search& seen, double us) {
+  const bool cut = seen.searched > 0 && us >= kHopeless * seen.kept_us;
+  seen.whole_s += (kStartUs + (kWarmup + kSteps) * us) / 1e6;
+  seen.cut_s += (kStartUs + (kWarmup + (cut ? kCut : kSteps)) * us) / 1e6;
+  seen.kept_us = seen.searched == 0 ? us : std::min(seen.kept_us, us);
+  ++seen.searched;
+}
+
+/// Launches of the pairs that say whether it is kept.
+int launches_of_pairs(double kept_us, double default_us, double noise, const ConfirmationRule& rule,
+                      std::uint64_t seed) {
+  FastRandom random(seed);
+  std::vector<PairedTime> pairs;
+  while (kept_us < default_us && is_open(pairs, rule))
+    pairs.push_back({kept_us * std::exp(noise * random.normal()),
+                     default_us * std::exp(noise * random.normal())});
+  return 2 * static_cast<int>(pairs.size());
+}
+
+Search search(const Grid& grid, const std::string& name, std::uint64_t seed, int tuned) {
   AgentOptions options;
   options.seed = seed;
   const auto agent = launch_agent(name, options);
@@ -124,13 +156,15 @@ Search search(const Grid& grid, const std::string& name, std::uint64_t seed) {
     }
   learn(0, {true, Micros(default_us)});
   const int most = static_cast<int>(grid.step_us.size());
-  Search seen{most + 1, most + 1, 1, 0};
+  Search seen{.to_95 = most + 1, .to_99 = most + 1, .launches = 1};
+  add_launch(seen, default_us);
   while (seen.launches < most) {
     const auto choice = next_launch(loop, task, history);
     if (!choice || !grid.step_us.contains(choice->arm)) break;
     const double us = grid.step_us.at(choice->arm);
     learn(choice->arm, {true, Micros(us)});
     ++seen.launches;
+    if (seen.launches <= tuned) add_launch(seen, us);
     const double gain = (default_us - us) / whole;
     if (gain >= 0.95) seen.to_95 = std::min(seen.to_95, seen.launches);
     if (gain >= 0.99) seen.to_99 = std::min(seen.to_99, seen.launches);
@@ -139,35 +173,50 @@ Search search(const Grid& grid, const std::string& name, std::uint64_t seed) {
   return seen;
 }
 
-void report(const Grid& grid, const std::string& agent) {
-  std::vector<double> to_95, to_99, launches, gains;
-  int within = 0;
+void report(const Grid& grid, const std::string& agent, double noise, int tuned) {
+  constexpr ConfirmationRule kBefore{6, 3, 0.982, 0.02};
+  std::vector<double> to_95, to_99, launches, gains, before, now, whole_s, cut_s;
+  int within = 0, best = 0;
   for (int order = 1; order <= kOrders; ++order) {
-    const Search seen = search(grid, agent, static_cast<std::uint64_t>(order));
+    const auto seed = static_cast<std::uint64_t>(order);
+    const Search seen = search(grid, agent, seed, tuned);
     to_95.push_back(seen.to_95);
     to_99.push_back(seen.to_99);
     launches.push_back(seen.launches);
     gains.push_back(seen.gain);
     within += seen.to_95 <= 11 ? 1 : 0;
+    best += seen.kept_us <= 1.01 * grid.best_us ? 1 : 0;
+    const auto with_pairs = [&](const ConfirmationRule& rule) {
+      return seen.searched + launches_of_pairs(seen.kept_us, grid.step_us.at(0), noise, rule, seed);
+    };
+    before.push_back(with_pairs(kBefore));
+    now.push_back(with_pairs(JobTuningOptions{}.confirmation));
+    whole_s.push_back(seen.whole_s);
+    cut_s.push_back(seen.cut_s);
   }
-  fmt::print("{:<20} {:>6.1f} {:>6.1f} {:>7.1f} % {:>8.1f} {:>7.1f} % {:>7.1f} %\n", agent,
+  fmt::print("{:<20} {:>6.1f} {:>6.1f} {:>7.1f} % {:>8.1f} {:>7.1f} % {:>7.1f} %", agent,
              median(to_95), median(to_99), 100.0 * within / kOrders, median(launches),
              100 * median(gains), 100 * *std::min_element(gains.begin(), gains.end()));
+  fmt::print(" {:>7.1f} % {:>7.1f} {:>6.1f} {:>7.0f} {:>6.0f}\n", 100.0 * best / kOrders,
+             mean(before), mean(now), mean(whole_s), mean(cut_s));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc < 2) throw Error(ErrorKind::input, "usage: job_search DB [CORES [SHARE]]");
+  if (argc < 2)
+    throw Error(ErrorKind::input, "usage: job_search DB [CORES [SHARE [NOISE [LAUNCHES]]]]");
   const Grid grid = grid_of(stored_steps(argv[1]), argc > 2 ? std::atoi(argv[2]) : 32,
                             argc > 3 ? std::atof(argv[3]) : 0.99);
   fmt::print("{} settings, default {:.1f} ms, best {:.1f} ms; {} searches per agent\n",
              grid.step_us.size(), grid.step_us.at(0) / 1e3, grid.best_us / 1e3, kOrders);
-  fmt::print("{:<20} {:>6} {:>6} {:>9} {:>8} {:>9} {:>9}\n", "launches until", "95 %", "99 %",
-             "95 by 11", "to end", "kept", "at least");
+  fmt::print("{:<20} {:>6} {:>6} {:>9} {:>8} {:>9} {:>9} {:>9} {:>7} {:>6} {:>7} {:>6}\n",
+             "launches until", "95 %", "99 %", "95 by 11", "to end", "kept", "at least",
+             "1 % by 11", "all, 6+", "now", "whole s", "cut s");
   for (const std::string agent :
        {"bandit", "means", "ppo", "coordinate-descent", "random", "exhaustive"})
-    report(grid, agent);
+    report(grid, agent, argc > 4 ? std::atof(argv[4]) : 0.1,
+           argc > 5 ? std::atoi(argv[5]) : JobTuningOptions{}.launches);
   return 0;
 } catch (const std::exception& error) {
   fmt::print(stderr, "job_search: {}\n", error.what());

@@ -27,6 +27,7 @@
 #include <queue>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/statistics/fast_random.hpp"
@@ -176,6 +177,10 @@ class Replay {
   [[nodiscard]] double settled_after() const { return static_cast<double>(settled_after_); }
   [[nodiscard]] int trials() const { return trials_; }
   [[nodiscard]] std::int64_t calls() const { return calls_; }
+  /// Steps until all sizes had settled last; so many as there are where some have not.
+  [[nodiscard]] std::size_t settled_last() const {
+    return was_settled_ ? settled_last_ : steps_us_.size();
+  }
   /// Calls in all when the learner's `alarm`-th alarm came; nullopt: it has not.
   [[nodiscard]] std::optional<std::int64_t> alarm_after(int alarm) const {
     const auto found = alarms_.find(alarm);
@@ -258,6 +263,8 @@ class Replay {
       }
       learner_->step();
       if (settled_after_ == 0 && learner_->finished()) settled_after_ = std::ssize(steps_us_);
+      if (std::exchange(was_settled_, learner_->finished()) != learner_->finished())
+        settled_last_ = steps_us_.size();
       if (learner_->alarms() > 0) alarms_.try_emplace(learner_->alarms(), calls_);
     }
     if (!fixed_) tell(to);
@@ -363,6 +370,8 @@ class Replay {
   std::int64_t calls_ = 0;
   int trials_ = 0;
   std::int64_t settled_after_ = 0;
+  bool was_settled_ = false;
+  std::size_t settled_last_ = 0;
   std::map<int, std::int64_t> alarms_;
 };
 
@@ -403,7 +412,7 @@ void say(const char* what, std::vector<double> values, const char* unit) {
 void report(const World& world, const JobKind& kind, const std::string& agent, int seeds) {
   constexpr std::size_t kPhase = 500;
   std::vector<double> lost, tried, settled, late, standard, early, trials, alarms, noticed, beside,
-      beside_late, again, again_late, all_alarms;
+      beside_late, again, again_late, all_alarms, came, gone, beside_calls, again_calls;
   for (int seed = 1; seed <= seeds; ++seed) {
     const auto number = static_cast<std::uint64_t>(seed);
     const auto fixed = [&](const CallTable& quiet, const CallTable& loud) {
@@ -432,8 +441,10 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
     trials.push_back(online.trials());
     alarms.push_back(before);
     online.run(kPhase, true);
+    const std::size_t recovered = online.settled_last();
     noticed.push_back(static_cast<double>(online.alarm_after(before + 1).value_or(1e6) - calls));
     online.run(kPhase, false);
+    const std::size_t recovered_again = std::max(online.settled_last(), kSteps + kPhase);
     all_alarms.push_back(online.learner().alarms() - before);
     const std::vector<double>& steps = online.steps();
     const auto over = [&](std::size_t from, std::size_t to) {
@@ -442,6 +453,16 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
     const auto slower = [&](std::size_t from, std::size_t to) {
       return 100 * (middle(steps, from, to) / middle(best, from, to) - 1);
     };
+    // As many calls under the best table there take as long.
+    const auto calls_lost = [&](std::size_t from, std::size_t to) {
+      const double phase = sum(best, from, from + kPhase) / static_cast<double>(kPhase);
+      const auto a_step = static_cast<double>(calls) / static_cast<double>(kSteps);
+      return to > from ? (sum(steps, from, to) - sum(best, from, to)) / phase * a_step : 0;
+    };
+    came.push_back(calls_lost(kSteps, recovered));
+    gone.push_back(calls_lost(kSteps + kPhase, recovered_again));
+    beside_calls.push_back(calls_lost(kSteps, kSteps + kPhase));
+    again_calls.push_back(calls_lost(kSteps + kPhase, steps.size()));
     standard.push_back(100 * (sum(plain, 0, kSteps) / sum(best, 0, kSteps) - 1));
     lost.push_back(over(0, kSteps));
     if (std::getenv("ONLINE_LEARNING_VERBOSE") != nullptr)
@@ -470,6 +491,10 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
   say("alone again: time of 500 steps", again, "%");
   say("alone again: step after 300", again_late, "%");
   say("searches anew, neighbour come and gone", all_alarms, "");
+  say("neighbour come: calls lost until all had settled", came, "");
+  say("neighbour gone: calls lost until all had settled", gone, "");
+  say("beside it: calls lost in 500 steps", beside_calls, "");
+  say("alone again: calls lost in 500 steps", again_calls, "");
 }
 
 }  // namespace
