@@ -334,6 +334,10 @@ void CallDriver::search_again(Learning& learning) {
   if (learning.closed) return;
   // The first search goes on with what it knows.
   if (!learning.searched) return revert(learning, learning.machine.kept);
+  // How its settings stood before says something of how they stand now, as another place's do.
+  if (learning.before) agent().reopen(*learning.before);
+  learning.before = learning.task.key;
+  learning.task.key.regime = surroundings();
   learning.loop.reopen(learning.task);
   learning.known.clear();
   learning.lost_us = 0;
@@ -358,7 +362,16 @@ void CallDriver::search_anew(bool faster) {
   restoring_ = faster && settlements_.size() > 1;
   if (restoring_) return restore(settlements_[settlements_.size() - 2]);
   base_ = table_;
+  search_all_again();
+}
+
+void CallDriver::search_all_again() {
+  ++changes_;
   for (auto& [cell, learning] : tasks_) search_again(learning);
+}
+
+std::string CallDriver::surroundings() const {
+  return changes_ == 0 ? options_.regime : fmt::format("{}, {}", options_.regime, changes_);
 }
 
 void CallDriver::restore(const Settlement& settlement) {
@@ -378,10 +391,7 @@ void CallDriver::see_restored() {
   restoring_ = false;
   const Settlement before = settlements_[settlements_.size() - 2];
   base_ = table_;
-  if (!is_as_before(before)) {
-    for (auto& [cell, learning] : tasks_) search_again(learning);
-    return;
-  }
+  if (!is_as_before(before)) return search_all_again();
   settlements_.resize(settlements_.size() - 2);
   check_ = Check::done;
   for (auto& [cell, learning] : tasks_) {

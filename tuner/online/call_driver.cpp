@@ -87,7 +87,7 @@ CallDriver::Learning CallDriver::make_task(const Cell& cell) {
   context.size = Bytes(std::uint64_t{1} << cell.bin);
   context.nccl_plugin = true;
   Learning learning{TaskLoop(agent())};
-  learning.task.key = {options_.regime,
+  learning.task.key = {surroundings(),
                        {context.collective,
                         {static_cast<int>(cell.bin)},
                         context.ranks,
@@ -240,7 +240,9 @@ bool CallDriver::may_try(const Learning& learning) const {
   const double now = static_cast<double>(now_ns());
   const double lasted_us = (now - static_cast<double>(began_ns_)) / 1e3;
   const double searched_us = (now - static_cast<double>(search_ns_)) / 1e3;
-  const double allowed_us = options_.learn_cost * std::max(searched_us, horizon_us);
+  // After a change there is less to find: what was best before is seldom far from the best now.
+  const double part_left = changes_ > 0 ? 0.5 : 1.0;
+  const double allowed_us = part_left * options_.learn_cost * std::max(searched_us, horizon_us);
   double lost_us = 0;
   for (const auto& [cell, other] : tasks_) lost_us += other.lost_us;
   // The sizes that matter for the step may cost the most; none takes it all.
@@ -483,6 +485,7 @@ std::vector<TableEntry> CallDriver::entries() const {
   for (const auto& [cell, learning] : tasks_) {
     TableEntry entry;
     entry.key = learning.task.key;
+    entry.key.regime = options_.regime;
     entry.size = entry.key.task.bin.first();
     const ActionSpace& space = *learning.task.space;
     const std::size_t arm = learning.machine.kept;

@@ -135,6 +135,7 @@ class CallDriver {
     Choice proposed{0, 1, false};           ///< that the next table is to have
     Choice under_way{0, 1, false};          ///< that the table has which the ranks are agreeing on
     bool searched = false;                  ///< it has settled before
+    std::optional<RegimeKey> before{};      ///< what agents know it by from before the last change
     double level = 0;                       ///< ln(us) of what is kept, in the terms of `known`
     std::map<std::size_t, double> known{};  ///< ln(us) of arms, as if at one time
     double share = 0;                       ///< of the collectives' time
@@ -200,7 +201,11 @@ class CallDriver {
   [[nodiscard]] std::optional<std::size_t> unseen_kind(const Learning& learning) const;
   /// What is worth a look when the agent has none left; nullopt: nothing.
   [[nodiscard]] std::optional<std::size_t> unseen(const Learning& learning) const;
+  /// All sizes: their surroundings have changed.
+  void search_all_again();
   void search_again(Learning& learning);
+  /// As agents know the job's surroundings, which a change makes others.
+  [[nodiscard]] std::string surroundings() const;
   [[nodiscard]] std::size_t arm_of(const Learning& learning, const CallCell& cell) const;
   void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us);
   [[nodiscard]] std::optional<StepReading> reading() const;
@@ -258,6 +263,7 @@ class CallDriver {
   int rounds_ = 0;
   int aborted_ = 0;
   int alarms_ = 0;
+  int changes_ = 0;  ///< of the surroundings, after which all was searched again
   int rolled_back_ = 0;
   int above_floor_ = 0;
   int choices_ = 0;
