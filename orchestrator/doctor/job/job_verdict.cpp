@@ -585,6 +585,9 @@ JobVerdict verdict(const LiveJob& job) {
   if (!found) found = find_late(job, all);
   if (!found) found = find_busy_gpu(job, all);
   if (!found) found = rest_of(job, all);
+  if (found->id != "ended")  // it may be no rank's end, but it is known
+    for (const auto& one : job.ended)
+      if (found->evidence.size() < kMostLines) found->evidence.push_back(end_words(one));
   for (auto& line : lines_of(all)) found->evidence.push_back(std::move(line));
   return *found;
 }

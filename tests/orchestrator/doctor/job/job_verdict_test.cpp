@@ -72,6 +72,7 @@ TEST_CASE("a rank that is over is named where the others stand, with the signal 
   more.world = 4;
   more.all_here = false;
   check(more, {JobState::hung, "same-call", {}}, "ranks 0 and 2 of 4 stand");
+  CHECK(verdict(more).evidence.front().find("ended by signal 9") != std::string::npos);
   // A rank that two processes are is one.
   more.ranks.push_back(rank_of(2, stands));
   check(more, {JobState::hung, "same-call", {}}, "ranks 0 and 2 of 4 stand");
