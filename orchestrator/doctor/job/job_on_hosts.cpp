@@ -93,6 +93,8 @@ JobLook look_of_host(const std::string& host, const std::string& said) {
   }
   for (auto& rank : look.job.ranks) rank.host = host;
   for (auto& ended : look.job.ended) ended.host = host;
+  if (!look.job.calls_problem.empty())
+    look.job.calls_problem = host + ": " + look.job.calls_problem;
   for (auto& remark : look.remarks) remark.says = host + ": " + remark.says;
   return look;
 }

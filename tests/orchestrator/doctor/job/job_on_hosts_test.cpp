@@ -28,6 +28,7 @@ TEST_CASE("ranks of several hosts are judged as one job: who is held is on anoth
       2, [](int) { return outside('S', "asleep"); }, 0)});
   here.world = there.world = 3;
   there.all_here = here.all_here = false;
+  there.calls_problem = "it takes a privilege";
   // Each host by itself sees no more than half of it.
   CHECK(verdict(here).id == "same-call");
   CHECK(verdict(there).id == "idle");
@@ -42,6 +43,7 @@ TEST_CASE("ranks of several hosts are judged as one job: who is held is on anoth
   CHECK(all.verdict.evidence.back() == "node3 was not looked at: no route");
   REQUIRE(all.remarks.size() == 1);
   CHECK(all.remarks.front().says == "node2: is small");
+  CHECK(all.job.calls_problem == "node2: it takes a privilege");
   CHECK(all.job.world == 3);
 }
 
