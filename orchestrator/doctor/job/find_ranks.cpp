@@ -30,17 +30,20 @@ struct RankVariables {
   const char* rank;
   const char* world;  ///< "" = none, and the rank counts for itself
   const char* local;  ///< ranks on this machine; "" = none
-  const char* job;    ///< equal in all ranks of a job, and in no other's; "" = none
+  const char* job;    ///< equal in all ranks that one command has started; "" = none
+  /// Equal in all of a job, and different in most others'; "" = none. Equal ones prove nothing, as
+  /// PyTorch's default is port 29500 for every job.
+  const char* marker;
 };
 // Open MPI's and Slurm's tell PMI's, too; torchrun's names are the most general. Slurm's are also
 // those of a launcher in its job, whose ranks have others in front of them.
 constexpr std::array kRankVariables{
     RankVariables{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                  "PMIX_NAMESPACE"},
-    RankVariables{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID"},
-    RankVariables{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT"},
-    RankVariables{"SLURM_PROCID", "SLURM_NTASKS", "", "SLURM_STEP_ID"},
-    RankVariables{"DYNAMICCL_RANK", "", "", "DYNAMICCL_LAUNCH"},
+                  "PMIX_NAMESPACE", "PMIX_NAMESPACE"},
+    RankVariables{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID", "PMI_JOBID"},
+    RankVariables{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "MASTER_PORT"},
+    RankVariables{"SLURM_PROCID", "SLURM_NTASKS", "", "SLURM_STEP_ID", "SLURM_JOB_ID"},
+    RankVariables{"DYNAMICCL_RANK", "", "", "DYNAMICCL_LAUNCH", "DYNAMICCL_LAUNCH"},
 };
 
 struct PossibleRank {
@@ -72,12 +75,13 @@ std::optional<PossibleRank> candidate_of(const ProcessStat& process) {
     const int world = whole_number_of(value_of(variables, names.world));
     if (rank < 0 || (*names.world != '\0' && world <= rank)) continue;
     const auto job = value_of(variables, names.job);
+    const auto marker = value_of(variables, names.marker);
     return PossibleRank{process,
                         rank,
                         std::max(world, 0),
                         std::max(whole_number_of(value_of(variables, names.local)), 0),
-                        std::string(names.rank) + " " + job,
-                        job.empty() ? "" : std::string(names.job) + "=" + job,
+                        std::string(names.rank) + " " + marker + " " + job,
+                        marker.empty() ? "" : std::string(names.marker) + "=" + marker,
                         static_cast<std::size_t>(&names - kRankVariables.data()),
                         false};
   }
@@ -242,9 +246,10 @@ LiveJob ranks_among(const std::vector<pid_t>& named, const std::vector<ProcessSt
   if (candidates.empty()) return job;
   // Others' ranks below the same shell are another job's, and Slurm's tasks that start ranks are
   // none.
-  const auto first = std::min_element(
-      candidates.begin(), candidates.end(),
-      [](const PossibleRank& one, const PossibleRank& other) { return one.row < other.row; });
+  auto first = std::find_if(candidates.begin(), candidates.end(), [](const PossibleRank& one) {
+    return std::string_view(kRankVariables[one.row].rank) != "SLURM_PROCID";
+  });
+  if (first == candidates.end()) first = candidates.begin();
   const std::string marker = first->job;
   std::erase_if(candidates, [&](const PossibleRank& one) { return one.job != marker; });
   const auto world = static_cast<std::size_t>(std::max(candidates.front().world, 0));
