@@ -53,9 +53,9 @@ std::string why_not(int error) {
 
 #if defined(__x86_64__)
 // In the order in which the kernel writes them, that of their numbers.
-constexpr std::uint64_t kRegisters = std::uint64_t{1} << PERF_REG_X86_CX |
-                                     std::uint64_t{1} << PERF_REG_X86_DX |
-                                     std::uint64_t{1} << PERF_REG_X86_SI;
+constexpr std::uint64_t kRegisters =
+    std::uint64_t{1} << PERF_REG_X86_CX | std::uint64_t{1} << PERF_REG_X86_DX |
+    std::uint64_t{1} << PERF_REG_X86_SI | std::uint64_t{1} << PERF_REG_X86_DI;
 constexpr bool kKnowsRegisters = true;
 #else
 constexpr std::uint64_t kRegisters = 0;
@@ -123,6 +123,7 @@ EntryWatch::EntryWatch(pid_t thread, const std::string& file,
       if (works = ring_ != MAP_FAILED; !works) ring_ = nullptr;
     }
     if (!works) {
+      over_ = errno == ESRCH;
       problem_ = why_not(errno);
       probes_.clear();
       return;
@@ -153,12 +154,12 @@ std::vector<SeenEntry> EntryWatch::take() {
     const auto length = header >> 48;
     // Header, identifier, kind of registers, and the registers; the kernel has none where it is
     // interrupted.
-    constexpr std::uint64_t kLength = 48;
+    constexpr std::uint64_t kLength = 56;
     const auto which = std::find(ids_.begin(), ids_.end(), word(tail + 8));
     if (static_cast<std::uint32_t>(header) == PERF_RECORD_SAMPLE && length == kLength &&
         which != ids_.end())
       seen.push_back({static_cast<std::size_t>(which - ids_.begin()), word(tail + 40),
-                      word(tail + 32), word(tail + 24)});
+                      word(tail + 32), word(tail + 24), word(tail + 48)});
     tail += std::max<std::uint64_t>(length, 8);
   }
   std::atomic_ref(page->data_tail).store(head, std::memory_order_release);

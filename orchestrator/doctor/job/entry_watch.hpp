@@ -15,12 +15,13 @@ namespace dynamiccl {
 /// of that name.
 std::optional<std::uint64_t> place_in_file(const std::string& file, const std::string& function);
 
-/// A call as it begins: its second, third and fourth argument, as integers or pointers.
+/// A call as it begins: its first four arguments, as integers or pointers.
 struct SeenEntry {
   std::size_t function = 0;  ///< its place among the watched ones
   std::uint64_t second = 0;
   std::uint64_t third = 0;
   std::uint64_t fourth = 0;
+  std::uint64_t first = 0;
 };
 
 /// Sees one thread of another process begin calls, from outside: probes of the kernel
@@ -38,6 +39,8 @@ class EntryWatch {
 
   /// Why nothing is seen: the kernel has no probes, it takes a privilege; "" = it is.
   [[nodiscard]] const std::string& problem() const { return problem_; }
+  /// Whether that is the problem: the thread has ended.
+  [[nodiscard]] bool thread_is_over() const { return over_; }
   /// Calls since the last time; of very many some are missing.
   std::vector<SeenEntry> take();
 
@@ -47,6 +50,7 @@ class EntryWatch {
   void* ring_ = nullptr;
   std::size_t bytes_ = 0;  ///< of it
   std::string problem_;
+  bool over_ = false;
 };
 
 }  // namespace dynamiccl

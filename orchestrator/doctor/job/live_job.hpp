@@ -69,7 +69,7 @@ struct LoadedLibrary {
 /// A collective of one size that a rank has begun while its calls were watched.
 struct BegunCall {
   std::string name;         ///< "MPI_Allreduce"
-  std::uint64_t bytes = 0;  ///< that it gives to it; 0 = unknown, or none
+  std::uint64_t bytes = 0;  ///< as bytes_of_call says; 0 = unknown, or none
   unsigned times = 0;
   double seconds = 0;  ///< for which they were watched
 };
@@ -129,12 +129,14 @@ struct RasAnswer {
 };
 
 struct LiveJob {
-  int world = 0;                ///< ranks that the launcher has named to them; 0 = unknown
-  std::string marker;           ///< "MASTER_PORT=29500": its ranks' alone; "" = unknown
+  int world = 0;  ///< ranks that the launcher has named to them; 0 = unknown
+  /// "MASTER_PORT=29500", of all its ranks; "" = unknown. Two markers are two jobs, equal ones
+  /// prove nothing: 29500 is PyTorch's default.
+  std::string marker;
   bool all_here = false;        ///< wherever they were started was looked at
   bool partly = false;          ///< some of them may be where nobody could look
   bool has_rdma = false;        ///< the machine has RDMA devices
-  std::string calls_problem;    ///< why sizes of calls are not seen; "" = nothing forbids it
+  std::string calls_problem;    ///< why sizes of calls, or which, are not seen; "" = none
   double seconds = 0;           ///< from the first look to the last
   std::vector<LiveRank> ranks;  ///< by rank
   std::vector<EndedProcess> ended;

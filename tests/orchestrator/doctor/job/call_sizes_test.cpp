@@ -1,6 +1,7 @@
 #include "orchestrator/doctor/job/call_sizes.hpp"
 
 #include <dlfcn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,9 +38,15 @@ TEST_CASE("functions are found in a library by its own symbols, and in nothing e
 }
 
 TEST_CASE("a process's calls are seen with their arguments as they begin, and it goes on") {
+  const auto other_place = place_in_file(own_libc(), "bsearch");
+  const auto place = place_in_file(own_libc(), "qsort");
+  REQUIRE((place && other_place));
+  const pid_t parent = getpid();
   const pid_t pid = fork();
   REQUIRE(pid >= 0);
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
     std::array<double, 7> values{};
     for (;;) {
       std::qsort(values.data(), values.size(), sizeof values[0], equal);
@@ -50,7 +57,7 @@ TEST_CASE("a process's calls are seen with their arguments as they begin, and it
   std::vector<SeenEntry> seen;
   {
     const auto file = "/proc/" + std::to_string(pid) + "/root" + own_libc();
-    EntryWatch watch(pid, file, {*place_in_file(file, "bsearch"), *place_in_file(file, "qsort")});
+    EntryWatch watch(pid, file, {*other_place, *place});
     problem = watch.problem();
     for (int i = 0; problem.empty() && seen.empty() && i < 600; ++i) {
       usleep(50'000);
@@ -64,6 +71,7 @@ TEST_CASE("a process's calls are seen with their arguments as they begin, and it
   if (!problem.empty()) SKIP(problem);
   REQUIRE_FALSE(seen.empty());
   CHECK(seen.front().function == 1);
+  CHECK(seen.front().first != 0);
   CHECK(seen.front().second == 7);
   CHECK(seen.front().third == sizeof(double));
   CHECK(seen.front().fourth == reinterpret_cast<std::uintptr_t>(&equal));
@@ -91,6 +99,24 @@ TEST_CASE("bytes of a call are its count times its datatype's size, by each libr
   CHECK_FALSE(bytes_of_call("MPI_Barrier", "MPICH", mpich, no_memory));
 }
 
+TEST_CASE("a call in place names no bytes where its count is then ignored") {
+  constexpr std::uint64_t kMpich = ~std::uint64_t{0};
+  const auto bytes = [](const char* call, const char* library, std::uint64_t first) {
+    const std::uint64_t datatype = std::string(library) == "MPICH" ? 0x4c00080b : 0x7f0000;
+    return bytes_of_call(call, library, {0, 10, datatype, 0, first},
+                         [](std::uint64_t) { return std::uint64_t{8}; });
+  };
+  for (const char* call : {"MPI_Allgather", "MPI_Iallgather", "MPI_Alltoall", "MPI_Gather"}) {
+    CHECK(bytes(call, "MPICH", 0x5000) == 80);
+    CHECK(bytes(call, "Open MPI", 0x5000) == 80);
+    CHECK_FALSE(bytes(call, "MPICH", kMpich));
+    CHECK_FALSE(bytes(call, "Open MPI", 1));
+  }
+  // Of others the count is the same in place; a scatter's is its root's alone.
+  CHECK(bytes_of_call("MPI_Allreduce", "MPICH", {0, 1, 10, 0x4c00080b, kMpich}, no_memory) == 80);
+  CHECK_FALSE(bytes("MPI_Scatter", "MPICH", 0x5000));
+}
+
 TEST_CASE("calls of all ranks are told in a line for each size") {
   std::vector<LiveRank> ranks(3);
   for (int i = 0; i < 3; ++i) {
@@ -98,10 +124,13 @@ TEST_CASE("calls of all ranks are told in a line for each size") {
     rank.rank = i;
     rank.calls = {{"MPI_Allreduce", 32768, i == 1 ? 25U : 24U, 0.6}};
   }
+  ranks[0].calls.front().seconds = 0.7;
+  ranks[2].calls.push_back({"MPI_Alltoall", 1024, 2, 0.6});
   ranks[2].calls.push_back({"MPI_Bcast", 0, 1, 0.6});
   CHECK(lines_of_calls(ranks) ==
         std::vector<std::string>{
-            "ranks 0, 1 and 2 began MPI_Allreduce of 32 KiB 24 to 25 times in 0.6 s",
+            "ranks 0, 1 and 2 began MPI_Allreduce of 32 KiB 24 to 25 times in 0.7 s",
+            "rank 2 began MPI_Alltoall of 1 KiB a part 2 times in 0.6 s",
             "rank 2 began MPI_Bcast 1 time in 0.6 s"});
   CHECK(lines_of_calls({}).empty());
 }
