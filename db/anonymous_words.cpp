@@ -91,6 +91,16 @@ void Anonymizer::hide_word(const std::string& word) {
   hide(word, fmt::format("word{}", words_.size() + 1));
 }
 
+void Anonymizer::hide_machine(const std::string& name) {
+  // A file may be called as a setting or a library is: its name alone stays what it is.
+  constexpr std::array<std::pair<const char*, const char*>, 4> kAround{
+      {{"simulated-", ""}, {"simulated on ", ""}, {"SMPI on ", ""}, {"", " is simulated with"}}};
+  const std::string stands_for = fmt::format("word{}", words_.size() + 1);
+  if (name.empty()) return;
+  for (const auto& [before, behind] : kAround)
+    hide(before + name + behind, before + stands_for + behind);
+}
+
 void Anonymizer::hide_id(const std::string& id) {
   constexpr std::size_t kBeginning = 8;
   const std::string stands_for = fmt::format("boot{}", words_.size() + 1);
@@ -109,8 +119,7 @@ void Anonymizer::look_at_string(const std::string& key, const std::string& text)
   // A machine's file is named from where an experiment was run; names of our own are no paths.
   if (key == "machine" && is_own_machine(text)) {
     if (!text.starts_with("/")) paths_.insert(text);
-    // What it is called in sentences.
-    hide_word(std::filesystem::path(text).stem().string());
+    hide_machine(std::filesystem::path(text).stem().string());
   }
   // Whose home it is.
   static const std::regex home("/home/([^/\\s\"':;,]+)");

@@ -38,6 +38,8 @@ class Anonymizer {
 
  private:
   void look_at_string(const std::string& key, const std::string& text);
+  /// A machine's name, where an environment or a sentence has it.
+  void hide_machine(const std::string& name);
   void hide(const std::string& word, const std::string& stands_for);
   [[nodiscard]] std::string path(const std::string& path);
   [[nodiscard]] std::string component(const std::string& name);

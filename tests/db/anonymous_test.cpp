@@ -245,6 +245,21 @@ TEST_CASE("equal things get equal names, and the structure of paths stays", "[sa
   Anonymizer bare;
   bare.look_at(nlohmann::json{{"machine", "plantsecret.toml"}});
   CHECK(bare.replaced(std::string("simulated on plantsecret")).find("secret") == std::string::npos);
+  // Files that are called as a machine's settings are: those, and JSON's keys, stay.
+  for (const char* name : {"nodes", "star"}) {
+    Anonymizer own;
+    const nlohmann::json profile{{"machine", std::string("./") + name + ".toml"},
+                                 {"machine_toml", "nodes = 4\nshape = \"star\"\n"},
+                                 {"nodes", "star"}};
+    own.look_at(profile);
+    const auto shared = own.replaced(profile);
+    CHECK(shared.at("machine_toml") == profile.at("machine_toml"));
+    CHECK(shared.value("nodes", "") == "star");
+    CHECK(shared.value("machine", name).find(name) == std::string::npos);
+    const std::string called(name);
+    CHECK(own.replaced("simulated-" + called + ": " + called + " is simulated with 2 to 8 ranks")
+              .find(called) == std::string::npos);
+  }
   bare.look_at(nlohmann::json{{"machine", "star-1024"}});
   CHECK(bare.replaced(std::string("on star-1024")) == "on star-1024");
   CHECK(without_comments("a = '#' # x\nb = \"\"\"#\n# in\"\"\"\n#y\nc = \"\\\"#\" #z") ==
