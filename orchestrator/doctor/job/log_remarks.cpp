@@ -107,8 +107,12 @@ constexpr const char* kPmixFix =
 constexpr std::array kOtherSigns{
     Sign{"sshd: No such file or directory", "", "no-sshd", kNoServer, kNoServerFix},
     Sign{"sshd: not found", "", "no-sshd", kNoServer, kNoServerFix},
-    Sign{"PMIX ERROR:", "", "pmix", kPmix, kPmixFix},
+    Sign{"PMIX ERROR:", "bfrop", "pmix", kPmix, kPmixFix},
+    Sign{"UNPACK-PMIX-VALUE: UNSUPPORTED TYPE", "", "pmix", kPmix, kPmixFix},
     Sign{"OPAL ERROR: Unreachable in file pmix", "", "pmix", kPmix, kPmixFix},
+    // Open MPI says so after a rank's death, too: of the same id, the first that was seen is told.
+    Sign{"PMIX ERROR:", "", "pmix",
+         "PMIx reports an error between ranks and launcher; their versions may differ", kPmixFix},
     Sign{"libnccl-profiler", "0x", "profiler-crash",
          "a rank crashed inside of the profiler plugin that NCCL has loaded",
          "NCCL_PROFILER_PLUGIN=none for one start: if that runs, a plugin that was built for this "
@@ -350,13 +354,19 @@ void read_other_remark(LoggedJob& job, Line line) {
 
 std::vector<std::string> settings_read(const LoggedJob& job) {
   std::vector<std::string> said;
-  for (const auto& [name, values] : job.settings)
+  constexpr std::size_t kMostValues = 3;
+  for (const auto& [name, values] : job.settings) {
+    if (values.size() > kMostValues) {
+      said.push_back(fmt::format("{}: {} different values", name, values.size()));
+      continue;
+    }
     for (const auto& [value, by] : values)
       said.push_back(fmt::format(
           "{}={}{}", name, value,
           by.size() == job.speakers.size()
               ? ""
               : fmt::format(" ({} of {})", by.size(), counted(job.speakers.size(), "process"))));
+  }
   return said;
 }
 

@@ -313,6 +313,7 @@ void LoggedMember::enter(const CallPlace& place, LoggedCall call) {
 
 void read_log_text(LoggedJob& job, std::string_view text) {
   constexpr std::size_t kLongestLine = 4096;
+  job.stack_lines_left = 0;  // another file's crash is none of this one's
   RasText ras(job);
   for (std::size_t at = 0; at < text.size();) {
     const auto end = std::min(text.find('\n', at), text.size());

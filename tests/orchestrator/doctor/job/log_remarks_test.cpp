@@ -224,6 +224,15 @@ TEST_CASE("a PMIx that the launcher does not understand is told with both ways o
   CHECK_THAT(remarks_of(unpacked).front().fix, ContainsSubstring("--userns=keep-id"));
   check_only("[lx0553:3042] OPAL ERROR: Unreachable in file pmix2x_client.c at line 109\n", "pmix",
              "PMIX_MCA_gds=hash");
+  check_only("[nid20018:8214] UNPACK-PMIX-VALUE: UNSUPPORTED TYPE 104\n", "pmix", "ompi_info");
+  CHECK_THAT(remarks_of(unpacked).front().says, ContainsSubstring("do not understand each other"));
+  // A rank's death makes Open MPI say so, too.
+  const std::string died =
+      "[nid20018:8214] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198\n";
+  check_only(died, "pmix", "ompi_info");
+  CHECK_THAT(remarks_of(died).front().says, ContainsSubstring("their versions may differ"));
+  CHECK_THAT(remarks_of(died + unpacked).front().says,
+             ContainsSubstring("do not understand each other"));
 }
 
 TEST_CASE("a crash in NCCL's RAS or in a profiler plugin is told with what leaves it out") {
@@ -246,6 +255,10 @@ TEST_CASE("a crash in NCCL's RAS or in a profiler plugin is told with what leave
       "profiler-crash", "built for this NCCL");
   // Whoever prints the stacks of ranks that live finds RAS's thread in each.
   CHECK(remarks_of(in_ras).empty());
+  LoggedJob two_files;
+  read_log_text(two_files, caught);
+  read_log_text(two_files, in_ras);
+  CHECK(remarks(two_files).empty());
   CHECK(remarks_of(caught + " 1 0x0000000000012292 ncclAllReduce()  ???:0\n").empty());
 }
 
@@ -262,6 +275,12 @@ TEST_CASE("settings that NCCL has read are listed, and with how many where not b
   look.settings = settings_read(job);
   CHECK_THAT(to_text(look), ContainsSubstring("  NCCL has read: NCCL_NSOCKS_PERTHREAD=2 (1 of 2"));
   CHECK(to_json(look).at("settings").size() == 3);
+  // Each rank's own value of a setting is no list to read.
+  for (int rank = 0; rank < 6; ++rank)
+    read_log_text(
+        job, said("node-1", rank % 2, "NCCL_HOSTID set by environment to " + std::to_string(rank)));
+  CHECK(settings_read(job).front() == "NCCL_HOSTID: 6 different values");
+  CHECK(settings_read(job).size() == 4);
   // What was typed wrongly is read by nobody, and is not there.
   LoggedJob silent;
   read_log_text(silent, said("node-1", 0, "Bootstrap : Using eth0:10.8.0.4<0>"));
