@@ -67,11 +67,11 @@ std::string codec_rows() {
   std::string rows;
   for (const CodecRow& row : kCodecs) {
     const auto bits = bits_of(row);
-    rows =
-        joined_rows(rows, fmt::format("('{}', {}, {:d}, {:d}, {:d}, {:d}, {:d})", row.name,
-                                      bits ? fmt::format("{}", *bits) : "NULL", row.by_bits,
-                                      row.kind == CodecKind::sparse, row.by_density,
-                                      row.sum == CodecSum::gathered, row.sum == CodecSum::merged));
+    rows = joined_rows(
+        rows, fmt::format("('{}', {}, {:d}, {:d}, {:d}, {:d}, {:d}, {:d})", row.name,
+                          bits ? fmt::format("{}", *bits) : "NULL", row.by_bits,
+                          row.kind == CodecKind::sparse, row.by_density,
+                          row.sum == CodecSum::gathered, row.sum == CodecSum::merged, row.marked));
   }
   return rows;
 }

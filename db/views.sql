@@ -316,7 +316,8 @@ SELECT
   column4 AS sparse,            -- flag: some of the values are sent
   column5 AS by_density,        -- flag: the setting "density" says how many
   column6 AS gathered,          -- flag: each worker gets the messages of all and adds them
-  column7 AS merged             -- flag: pairs of workers make one message of two
+  column7 AS merged,            -- flag: pairs of workers make one message of two
+  column8 AS marked             -- flag: a bit each of a shared sample says which values are sent
 FROM (VALUES
     @codecs@);
 

@@ -125,6 +125,7 @@ TEST_CASE("views say of methods, ways to wait and codecs what their rows say") {
         "fp1616,bf1616,int88,onebit1,ef-sign1,signsgd1,terngrad2,natural8,3lc1.6");
   CHECK(names("compression AS column1 FROM v_codec WHERE sparse AND by_density AND NOT merged") ==
         "topk,randomk,dgc,stc,sbc,cocktail");
+  CHECK(names("compression AS column1 FROM v_codec WHERE marked") == "cocktail");
 }
 
 TEST_CASE("tables are strict and their references hold") {

@@ -133,6 +133,7 @@ struct CodecRow {
   bool alike = true;              ///< a frame is as long on every worker, whatever its values
   bool on_gpus = true;            ///< kernels encode and decode it too
   bool by_bits = false;           ///< `bits` and `layer_bits` say how long a value is
+  bool marked = false;            ///< a bit each of a shared sample says which values are sent
   std::string_view setting = "";  ///< one that no other codec reads
   CodecBytes* bytes = nullptr;    ///< nullptr: its values say how many
   int memories = 0;               ///< buffers of all gradients that it keeps besides a residual
@@ -281,6 +282,7 @@ inline constexpr std::array kCodecs{
              .feedback = FeedbackUse::usual,
              .by_density = true,
              .on_gpus = false,
+             .marked = true,
              .bytes = kept_bytes<14, 1>}};
 
 template <>

@@ -68,7 +68,7 @@ numbered AS (
          CASE WHEN json_extract(c.figures, '$.nominal_bytes') >= 4e8
                 AND c.plain_bytes > 4.5 * json_extract(c.figures, '$.message_bytes')
            THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
-         CASE WHEN k.sparse AND k.gathered AND (c.architecture <> 'ps' OR c.level = 'within groups')
+         CASE WHEN k.sparse AND k.gathered AND NOT k.marked AND (c.architecture <> 'ps' OR c.level = 'within groups')
                 AND NOT coalesce(m.gossip, 0)
            THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
            ELSE '' END AS sparse,

@@ -16,14 +16,14 @@
 --   settings
 -- An order says how bytes grow, not how many: a ring all-reduce sends 2 (n - 1) / n of its 32 N bits. Servers are taken to be the
 -- busiest, as their order is the larger one. Its logarithm counts the bits of a place; here a place takes 32. Codecs whose
--- values say how many are kept, low rank, merges of values (gtopk) and sketches have no order.
+-- values say how many are kept, low rank, merges of values (gtopk), marks in a sample (cocktail) and sketches have no order.
 WITH cells AS (
   SELECT v.*, (SELECT w.carried_by FROM v_training_rank w WHERE w.measurement_row = v.measurement_row AND w.first_worker) AS carried_by,
          (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.pieces) p) AS parameters,
          coalesce(CAST(json_extract(v.settings, '$.density') AS REAL), 0.01) AS density,
          coalesce(CAST(json_extract(v.settings, '$.local_steps') AS REAL), 1) AS tau,
          CASE WHEN k.by_bits THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4) ELSE k.bits END AS bits,
-         k.sparse AND k.by_density AND NOT k.merged AS sparse,
+         k.sparse AND k.by_density AND NOT k.merged AND NOT k.marked AS sparse,
          CASE WHEN m.gossip THEN 'gossip' WHEN v.architecture = 'ps' THEN 'PS' ELSE 'AR' END AS place, s.surveyed AS sync,
          min(v.workers - 1, CASE coalesce(json_extract(v.settings, '$.topology'), 'ring') WHEN 'ring' THEN 2 WHEN 'torus' THEN 4
            WHEN 'random-pairs' THEN 1 ELSE ceil(log2(v.workers)) END) AS peers

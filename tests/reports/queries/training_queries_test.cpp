@@ -461,6 +461,21 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   CHECK(messages.integer(1, "nominal_bytes") == 1000);
 }
 
+TEST_CASE("a codec that marks values in a shared sample has neither order nor note of pairs") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["compression"] = {{"nominal_bytes", 1000}, {"message_bytes", 80}};
+  const auto knobs = R"({"model":"mlp","batch":"8","compression":"cocktail"})";
+  store_training(store, {{{"bsp-a2a", knobs}}, {100}}, figures, 3);
+  const Reader reader(folder.file("a.sqlite"));
+  const Table orders = named_query(reader, "cost_orders", {});
+  CHECK(TableView(orders).text(0, "published_order").empty());
+  const Table coded = named_query(reader, "compression", {});
+  CHECK(TableView(coded).text(0, "note").empty());
+}
+
 TEST_CASE("scaling tells speed-up and its share of the ranks, with intervals", "[A-28]") {
   std::vector<TrainedCase> cells;
   for (const int ranks : {2, 4}) {
