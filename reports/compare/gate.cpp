@@ -253,7 +253,7 @@ Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
     const auto* seen = seen_in(look, finding.cell);
     const auto lost = seen == nullptr ? lost_in(look, finding.cell) : "";
     if (!lost.empty()) {
-      finding.what = "failed";
+      finding.what = lost.starts_with(kUnsupported) ? kUnsupported : "failed";
       finding.text += "; no result when it was measured again: " + lost;
       tell_cell(gate, finding, lost);
       continue;

@@ -12,7 +12,7 @@ namespace dynamiccl {
 struct GateFinding {
   std::string what;       ///< "slower", "failed", "unsupported" (cannot run here any more),
                           ///< "no reference", "not judged", "cleared",
-                          ///< "unconfirmed": slower once, and no later look could tell
+                          ///< "unconfirmed": slower or failed once, and no later look could tell
   std::string text;       ///< one line
   std::string cell = {};  ///< its id; "" = a group of cells, or one not to be looked at again
 };
@@ -51,7 +51,7 @@ Gate first_look(ComparisonSide reference, ComparisonSide now, const ComparisonOp
 Gate next_look(Gate gate, ComparisonSide reference, ComparisonSide again,
                const ComparisonOptions& options);
 
-/// After the last look: what is slower in one alone is unconfirmed.
+/// After the last look: what was slower or failed in one alone is unconfirmed.
 Gate closed(Gate gate);
 
 }  // namespace dynamiccl

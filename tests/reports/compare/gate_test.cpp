@@ -129,6 +129,10 @@ TEST_CASE("a look that was timed otherwise clears nothing, and a third one may j
   const Gate failed = next_look(one_unlike, reference, lost, gate_options());
   CHECK(failed.verdict() == Verdict::slower);
   CHECK(said(failed, "failed", "no result when it was measured again: failed: a hang") == 1);
+  lost.without_result.front().reason = "unsupported: no GPU is here";
+  const Gate unsupported = next_look(one_unlike, reference, lost, gate_options());
+  CHECK(unsupported.verdict() == Verdict::slower);
+  CHECK(said(unsupported, "unsupported", "when it was measured again: unsupported: no GPU") == 1);
 }
 
 TEST_CASE("a cell that the first look timed otherwise is said and looked at again") {
