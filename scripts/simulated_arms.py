@@ -9,11 +9,12 @@ rules of all libraries work, which crash in replays of traces. Nothing is comput
 none of SMPI's factors of an old cluster: links of 12.5 GB/s and 1 us, two to a switch. A call that
 takes more than 60 s of processor time has no time. What messages hold is neither summed nor copied,
 which changes no simulated time and took most of the real one. --programs keeps what was compiled,
-and takes what is there, for machines without smpicc. benchmarks/simulated_search.cpp searches what
-this writes.
+and takes what is there of the same source, for machines without smpicc.
+benchmarks/simulated_search.cpp searches what this writes.
 """
 import argparse
 import concurrent.futures
+import hashlib
 import os
 import re
 import resource
@@ -101,12 +102,20 @@ def platform(folder, shape, ranks):
 
 def compiled(folder):
     """@returns the paths of both programs"""
-    program, library = f"{folder}/allreduce", f"{folder}/no_copies.so"
-    if not os.path.exists(library):
-        subprocess.run(["smpicc", "-O1", write(program + ".c", PROGRAM), "-o", program], check=True)
-        source = write(f"{folder}/no_copies.c", NO_COPIES)
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
-    return os.path.abspath(program), os.path.abspath(library)
+    os.makedirs(folder, exist_ok=True)
+    made = []
+    for name, text, command in (
+        ("allreduce", PROGRAM, ["smpicc", "-O1"]),
+        ("no_copies", NO_COPIES, ["gcc", "-O2", "-shared", "-fPIC"]),
+    ):
+        # Of an older source there may be another.
+        path = f"{folder}/{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        if not os.path.exists(path):
+            part = f"{path}.{os.getpid()}.part"
+            subprocess.run([*command, write(path + ".c", text), "-o", part], check=True)
+            os.replace(part, path)
+        made.append(os.path.abspath(path))
+    return made
 
 
 def simulate(programs, xml, hosts, ranks, size, algorithm):
