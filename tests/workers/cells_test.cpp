@@ -76,7 +76,7 @@ void check_all(const RunConfig& config) {
 
 }  // namespace
 
-TEST_CASE("every ring operation is right in every datatype and size") {
+TEST_CASE("every ring operation is right in every datatype and size", "[C-24]") {
   RunConfig config = config_of(Architecture::ring);
   for (const auto& entry : NameTable<Collective>::entries) {
     if (!belongs_to(entry.value, Architecture::ring)) continue;
@@ -226,7 +226,7 @@ TEST_CASE("settings that say nothing sensible are unsupported cells, on every ra
   }
 }
 
-TEST_CASE("every parameter-server operation is right, whichever rank is the server") {
+TEST_CASE("every parameter-server operation is right, whichever rank is the server", "[C-24]") {
   for (const int server : {0, world().size() - 1}) {
     RunConfig config = config_of(Architecture::ps, server);
     for (const auto& entry : NameTable<Collective>::entries) {

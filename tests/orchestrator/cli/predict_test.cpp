@@ -205,7 +205,7 @@ TEST_CASE("a machine's file is made of a stored run, and says how far off it is"
 }
 
 TEST_CASE("predict lists the calls of a language model's step, and whether it fits",
-          "[A-44][F-19][F-21][F-26]") {
+          "[A-44][D-103][F-19][F-21][F-26]") {
   // The survey's synchronisation of 100,000 million parameters of 16 bits.
   const testing::Folder folder;
   const auto seconds = [&](const char* links) {

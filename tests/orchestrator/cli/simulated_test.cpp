@@ -378,7 +378,7 @@ launches = 1
 }
 
 TEST_CASE("a language model's step is measured call by call, in groups of its ranks",
-          "[A-44][H-10]") {
+          "[A-44][D-103][H-10]") {
   const testing::Folder folder;
   const auto text = [](const std::string& work) {
     return R"(name = "step"

@@ -134,6 +134,24 @@ TEST_CASE("trade-offs of backends have a winner per aspect, and none where it is
   CHECK_THROWS_WITH(run.query("tradeoffs", "size_bytes"), ContainsSubstring("that is no choice"));
 }
 
+TEST_CASE("trade-offs of environments have a column each, and a winner that is sure", "[G-10]") {
+  TwoGroups run({1024});
+  run.plan.groups[1].environment = "cross-docker";
+  run.launch([](std::size_t group, std::uint64_t, int block) {
+    return (group == 0 ? 10.0 : 20.0) + 0.01 * block;
+  });
+  const Table table = run.query("tradeoffs", "environment");
+  const TableView rows(table);
+  std::set<std::string> sure;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows.text(i, "collective") != "allreduce") continue;
+    CHECK(rows.real(i, "bare-metal_us") < rows.real(i, "cross-docker_us"));
+    CHECK(rows.text(i, "winner") == "bare-metal");
+    if (rows.text(i, "winner_is_sure") == "yes") sure.insert(rows.text(i, "aspect"));
+  }
+  CHECK(sure == std::set<std::string>{"time", "95th percentile"});
+}
+
 TEST_CASE("architectures are compared at equal numbers of workers", "[G-09]") {
   TwoGroups run({kMiB});
   run.plan.groups[1].architecture = "ps";
