@@ -168,6 +168,29 @@ TEST_CASE("where nothing varies the default is measured first and the fastest me
   agent.learn(tasks[0], arm, {.ok = true, .time = Micros{99}});
   CHECK(agent.recommend(tasks[0]) == arm);
   CHECK(agent.recommend(task_of(30)) == 0);
+  // Another size of the same bin has times of its own.
+  Task larger = tasks[0];
+  larger.state.nominal_size = Bytes{1536};
+  CHECK(agent.recommend(larger) == 0);
+  CHECK(agent.plan({&tasks[0], &larger}, 1).front().task == 1);
+  agent.learn(larger, 0, {.ok = true, .time = Micros{50}});
+  agent.learn(larger, arm, {.ok = true, .time = Micros{60}});
+  CHECK(agent.recommend(larger) == 0);
+  CHECK(agent.recommend(tasks[0]) == arm);
   agent.reopen(tasks[0].key);
   CHECK(agent.recommend(tasks[0]) == 0);
+}
+
+TEST_CASE("where nothing varies no setting is measured twice") {
+  FastestMeasured agent(make_agent(kMeans, {}));
+  const Task task = task_of(20);
+  std::set<std::size_t> planned;
+  for (;;) {
+    const auto next = agent.plan({&task}, 1);
+    if (next.empty()) break;
+    const std::size_t arm = next.front().choice.arm;
+    REQUIRE(planned.insert(arm).second);
+    agent.learn(task, arm, {.ok = true, .time = Micros{100.0 + 0.1 * static_cast<double>(arm)}});
+  }
+  CHECK(planned.size() > 1);
 }

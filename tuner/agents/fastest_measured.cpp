@@ -8,17 +8,33 @@ std::vector<PlannedChoice> FastestMeasured::plan(const std::vector<const Task*>&
                                                  std::size_t most) {
   std::vector<PlannedChoice> planned;
   for (std::size_t t = 0; t < tasks.size() && planned.size() < most; ++t)
-    if (!seen_[tasks[t]->key].contains(0)) planned.push_back({t, {}});
-  return planned.empty() ? asks_->plan(tasks, most) : planned;
+    if (!seen_[place_of(*tasks[t])].contains(0)) planned.push_back({t, {}});
+  if (!planned.empty()) return planned;
+  // What is asked for again would bring the same: it is told until something new is asked for.
+  for (;;) {
+    planned = asks_->plan(tasks, most);
+    const std::size_t known = std::erase_if(planned, [&](const PlannedChoice& choice) {
+      return told(*tasks[choice.task], choice.choice.arm);
+    });
+    if (!planned.empty() || known == 0) return planned;
+  }
+}
+
+bool FastestMeasured::told(const Task& task, std::size_t arm) {
+  const auto& seen = seen_[place_of(task)];
+  const auto found = seen.find(arm);
+  if (found == seen.end()) return false;
+  asks_->learn(task, arm, {.ok = true, .time = Micros{found->second}});
+  return true;
 }
 
 void FastestMeasured::learn(const Task& task, std::size_t arm, const Trial& trial) {
-  if (trial.ok) seen_[task.key][arm] = trial.time.count();
+  if (trial.ok) seen_[place_of(task)][arm] = trial.time.count();
   asks_->learn(task, arm, trial);
 }
 
 std::size_t FastestMeasured::recommend(const Task& task) const {
-  const auto found = seen_.find(task.key);
+  const auto found = seen_.find(place_of(task));
   // Without its default nothing is known to be faster than it.
   if (found == seen_.end() || !found->second.contains(0)) return 0;
   return std::min_element(found->second.begin(), found->second.end(),
@@ -27,7 +43,7 @@ std::size_t FastestMeasured::recommend(const Task& task) const {
 }
 
 void FastestMeasured::reopen(const RegimeKey& key) {
-  seen_.erase(key);
+  std::erase_if(seen_, [&](const auto& seen) { return seen.first.first == key; });
   asks_->reopen(key);
 }
 
