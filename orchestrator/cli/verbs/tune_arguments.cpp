@@ -71,7 +71,11 @@ int finish_simulated(const TuningResult& result, const TunePlan& plan, const Exp
                   counted(result.evaluations, "evaluation"), result.arms,
                   counted_of(static_cast<std::size_t>(faster), result.tasks.size(), "cell"),
                   faster == 1 ? "has" : "have"));
-  return result.interrupted_by != 0 ? 128 + result.interrupted_by : exit_code::kFine;
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  const bool simulated =
+      std::any_of(result.tasks.begin(), result.tasks.end(),
+                  [](const TunedTask& tuned) { return tuned.outcome.default_time.has_value(); });
+  return simulated ? exit_code::kFine : exit_code::kCellFailed;
 }
 
 RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,
