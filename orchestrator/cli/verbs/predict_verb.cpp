@@ -332,49 +332,73 @@ std::string kept_line(const std::string& machine, const Kept& kept) {
       kept.worst_on.empty() ? "" : ", on " + kept.worst_on);
 }
 
+/// The machines of a table with a column of each.
+std::vector<MachineModel> machines_side_by_side(const PredictArguments& arguments) {
+  std::set<std::string> columns{"size_bytes", "chosen_for", "algorithm"};
+  std::vector<MachineModel> machines;
+  for (const std::string& name : arguments.machines) {
+    const MachineModel& machine = machines.emplace_back(
+        read_machine_model(name, data_path("profiles/machines"), arguments.overrides));
+    if (ranks_of(arguments, machine) < 2)
+      throw Error(ErrorKind::input, "one rank sends nothing: --ranks is 2 at least");
+    if (arguments.smpi)
+      if (const auto why = why_no_smpi(machine, operation_of(arguments)); !why.empty())
+        throw Error(ErrorKind::environment, "--smpi: " + why);
+    const bool writable = machine.name.find_first_of("|#\n\r") == std::string::npos &&
+                          trim(machine.name) == machine.name && !machine.name.empty();
+    if (!writable || !columns.insert(machine.name).second)
+      throw Error(ErrorKind::input, name +
+                                        ": is no name of a column, or one of two alike: "
+                                        "rename the file");
+  }
+  return machines;
+}
+
+/// Adds a size's rows: each machine's choice and what it costs on all.
+void add_choices(Table& table, std::vector<Kept>& kept, const std::vector<MachineModel>& machines,
+                 const PredictArguments& arguments, double bytes) {
+  std::vector<std::vector<std::pair<std::string, double>>> times;
+  for (const MachineModel& machine : machines) times.push_back(times_on(machine, arguments, bytes));
+  for (std::size_t m = 0; m < machines.size() && !interrupted(); ++m) {
+    if (times[m].empty()) continue;
+    const std::string& choice = times[m].front().first;
+    std::vector<Value> row{static_cast<std::int64_t>(bytes), machines[m].name, choice};
+    for (std::size_t on = 0; on < machines.size(); ++on) {
+      const auto found = std::find_if(times[on].begin(), times[on].end(),
+                                      [&](const auto& one) { return one.first == choice; });
+      row.push_back(found == times[on].end() ? Value()
+                                             : Value(found->second / times[on].front().second));
+      if (on == m || found == times[on].end()) continue;
+      const double ratio = found->second / times[on].front().second;
+      if (kept[m].ratios.empty() ||
+          ratio > *std::max_element(kept[m].ratios.begin(), kept[m].ratios.end()))
+        kept[m].worst_on = machines[on].name;
+      kept[m].ratios.push_back(ratio);
+    }
+    table.rows.push_back(std::move(row));
+  }
+}
+
 /// On each machine the fastest, and what it costs to keep that on the others.
 void print_choices(const PredictArguments& arguments, Shared& shared) {
-  std::vector<MachineModel> machines;
+  const std::vector<MachineModel> machines = machines_side_by_side(arguments);
   std::string columns =
       "size_bytes\nchosen_for | text | the machine on which it is the fastest\n"
       "algorithm\n";
   Table table;
   table.columns = {"size_bytes", "chosen_for", "algorithm"};
-  for (const std::string& name : arguments.machines) {
-    machines.push_back(
-        read_machine_model(name, data_path("profiles/machines"), arguments.overrides));
-    if (arguments.smpi)
-      if (const auto why = why_no_smpi(machines.back(), operation_of(arguments)); !why.empty())
-        throw Error(ErrorKind::environment, "--smpi: " + why);
+  std::vector<std::string> named;
+  for (const MachineModel& machine : machines) {
     columns += fmt::format("{} | real, optional | its time there over the fastest's there\n",
-                           machines.back().name);
-    table.columns.push_back(machines.back().name);
+                           machine.name);
+    table.columns.push_back(machine.name);
+    named.push_back(fmt::format("{} ({} ranks)", machine.name, ranks_of(arguments, machine)));
   }
   const InterruptGuard guard;
   std::vector<Kept> kept(machines.size());
   for (const std::string& size : arguments.sizes) {
-    const auto bytes = static_cast<double>(parse_bytes(size).count());
-    std::vector<std::vector<std::pair<std::string, double>>> times;
-    for (const MachineModel& machine : machines)
-      times.push_back(times_on(machine, arguments, bytes));
-    for (std::size_t m = 0; m < machines.size() && !interrupted(); ++m) {
-      if (times[m].empty()) continue;
-      const std::string& choice = times[m].front().first;
-      std::vector<Value> row{static_cast<std::int64_t>(bytes), machines[m].name, choice};
-      for (std::size_t on = 0; on < machines.size(); ++on) {
-        const auto found = std::find_if(times[on].begin(), times[on].end(),
-                                        [&](const auto& one) { return one.first == choice; });
-        row.push_back(found == times[on].end() ? Value()
-                                               : Value(found->second / times[on].front().second));
-        if (on == m || found == times[on].end()) continue;
-        const double ratio = found->second / times[on].front().second;
-        if (kept[m].ratios.empty() ||
-            ratio > *std::max_element(kept[m].ratios.begin(), kept[m].ratios.end()))
-          kept[m].worst_on = machines[on].name;
-        kept[m].ratios.push_back(ratio);
-      }
-      table.rows.push_back(std::move(row));
-    }
+    if (interrupted()) break;
+    add_choices(table, kept, machines, arguments, static_cast<double>(parse_bytes(size).count()));
   }
   if (interrupted()) {
     shared.exit_code = 128 + interrupt_signal();
@@ -382,8 +406,8 @@ void print_choices(const PredictArguments& arguments, Shared& shared) {
   }
   const Columns described = with_shared(parse_columns(columns, "predict"));
   if (shared.json) return fmt::print("{}", render_table(table, OutputFormat::json, described));
-  fmt::print("{}, by {}: nothing of it was measured.\n{}", arguments.operation,
-             arguments.smpi ? "SimGrid's SMPI" : "analytic models",
+  fmt::print("{} on {}, by {}: nothing of it was measured.\n{}", arguments.operation,
+             printable(join(named, ", ")), arguments.smpi ? "SimGrid's SMPI" : "analytic models",
              render_table(table, OutputFormat::text, described, stdout_columns()));
   for (std::size_t m = 0; m < machines.size(); ++m)
     fmt::print("{}", printable(kept_line(machines[m].name, kept[m])));

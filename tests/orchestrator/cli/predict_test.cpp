@@ -137,7 +137,22 @@ TEST_CASE("predict of several machines says what keeping one's choice costs on t
   CHECK(told.out.find("by analytic models: nothing of it was measured") != std::string::npos);
   CHECK(told.out.find("kept elsewhere, what is fastest on tier-1 takes 5 % more at least in ") !=
         std::string::npos);
+  CHECK(told.out.starts_with("allreduce on tier-1 ("));
+  CHECK(told.out.find(" ranks), tier-2 (") != std::string::npos);
   CHECK(choices({"--traffic", "llama-7b"}).exit_code == 2);
+  const auto one_rank = choices({"--ranks", "1"});
+  CHECK(one_rank.exit_code == 2);
+  CHECK(one_rank.err.find("one rank sends nothing") != std::string::npos);
+  const testing::Folder folder;
+  const std::string machine =
+      "description = \"mine\"\nsource = \"assumed\"\nnodes = 4\n[links.network]\n"
+      "latency = \"3us\"\ngbytes_per_s = 5.0\nsource = \"assumed\"\n";
+  for (const char* name : {"a|b.toml", "algorithm.toml", "tier-1.toml"}) {
+    const auto refused = run({"predict", "tier-1", folder.file(name, machine)});
+    INFO(refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("rename the file") != std::string::npos);
+  }
   // One after the other by the models is what each says by itself.
   const auto alone =
       nlohmann::json::parse(run({"predict", "tier-4", "--bytes", "64MiB", "--json"}).out);
