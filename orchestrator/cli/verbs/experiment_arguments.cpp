@@ -134,7 +134,8 @@ Experiment read_file(const ExperimentArguments& arguments) {
   std::vector<std::string> notes;
   const auto profiles = load_profiles(profile_folders(arguments.profile_folders), &notes);
   std::error_code unseen;
-  if (!std::filesystem::exists(arguments.file, unseen))
+  // Where a folder may not be entered, reading says so.
+  if (!std::filesystem::exists(arguments.file, unseen) && !unseen)
     throw Error(ErrorKind::input,
                 fmt::format("{}: cannot be read: there is no such file; `dynamiccl experiments` "
                             "lists those that come along, each with what it asks",
