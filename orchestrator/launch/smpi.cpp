@@ -204,8 +204,19 @@ void* memcpy(void* to, const void* from, size_t bytes) {
 }
 )";
 
-/// Words of smpirun that load it, for ranks that share the program's memory.
-std::vector<std::string> without_copies(const std::string& library) {
+/// More than these, and what the simulator itself has of its nodes may be as long as a message: it
+/// would not be copied either.
+constexpr int kMostNodesWithoutCopies = 1024;
+
+/// Words of smpirun that load it where it may be, for ranks that share the program's memory.
+/// @throws Error(environment) for a path that smpirun or the loader would take for several
+std::vector<std::string> without_copies(const MachineModel& machine, const std::string& library) {
+  if (machine.nodes > kMostNodesWithoutCopies) return {"-no-privatize"};
+  if (library.find_first_of(" \t\n:;'\"\\$`") != std::string::npos)
+    throw Error(ErrorKind::environment,
+                library +
+                    ": smpirun loads nothing whose path has a blank, colon or quote; TMPDIR "
+                    "names another place for short-lived files");
   return {"-no-privatize", "-wrapper", "env LD_PRELOAD=" + library};
 }
 
@@ -262,8 +273,8 @@ std::vector<std::string> replay_of(const fs::path& folder, const Traced& call, i
 }
 
 /// The same of a program, which is compiled for it.
-std::vector<std::string> program_of(const fs::path& folder, const Traced& call, int ranks,
-                                    double bytes) {
+std::vector<std::string> program_of(const fs::path& folder, const MachineModel& machine,
+                                    const Traced& call, int ranks, double bytes) {
   const std::string source = written(folder, "call.c", program_text(call));
   const std::string program = (folder / "call").string();
   const std::string library = (folder / "no_copies.so").string();
@@ -279,7 +290,7 @@ std::vector<std::string> program_of(const fs::path& folder, const Traced& call, 
                               command.front(), made.exit_code, made.err));
   }
   const Elements elements = call_elements(call, ranks, bytes);
-  auto words = without_copies(library);
+  auto words = without_copies(machine, library);
   words.insert(words.end(), {"--log=root.thres:critical", program, std::to_string(elements.all),
                              std::to_string(elements.part), "1"});
   return words;
@@ -466,7 +477,7 @@ SmpiTime simulate_collective(const MachineModel& machine, Collective collective,
   auto command = smpirun_words(folder.path(), machine, ranks);
   command.push_back(algorithm_word(call, algorithm));
   const auto what = replayed ? replay_of(folder.path(), call, ranks, bytes)
-                             : program_of(folder.path(), call, ranks, bytes);
+                             : program_of(folder.path(), machine, call, ranks, bytes);
   command.insert(command.end(), what.begin(), what.end());
   CommandOptions options;
   options.timeout = kPatience;
@@ -492,7 +503,7 @@ std::string smpi_script(const MachineModel& machine, int ranks, const std::vecto
     const Elements elements = call_elements(call, ranks, one.bytes);
     auto argv = words;
     argv.insert(argv.begin(), {"timeout", std::to_string(kPatience.count() / 1000)});
-    const auto loaded = without_copies("./no_copies.so");
+    const auto loaded = without_copies(machine, "./no_copies.so");
     argv.insert(argv.end(), loaded.begin(), loaded.end());
     argv.insert(argv.end(), {algorithm_word(call, one.algorithm), "--log=root.thres:critical",
                              "./" + program, std::to_string(elements.all),

@@ -173,6 +173,20 @@ TEST_CASE("a simulation's script finds its folder, whatever that is called", "[A
   CHECK(result.out == named + "\n");
 }
 
+TEST_CASE("a simulator of many nodes copies its own lists", "[A-14]") {
+  const testing::Folder folder;
+  auto machine = read_machine_model("star-1024", DYNAMICCL_SOURCE_DIR "/profiles/machines", {});
+  const SmpiCall call{.collective = Collective::allreduce,
+                      .bytes = 1024,
+                      .algorithm = "lr",
+                      .calls = 1,
+                      .output = "out"};
+  const auto script = [&] { return smpi_script(machine, 2, {call}, folder.path("")); };
+  CHECK(script().find("LD_PRELOAD") != std::string::npos);
+  machine.nodes = 2048;
+  CHECK(script().find("LD_PRELOAD") == std::string::npos);
+}
+
 TEST_CASE("without SimGrid every simulated cell is unsupported, with what to install", "[A-14]") {
   const testing::Folder folder;
   const auto file = folder.file("e.toml", experiment("\"simulated-star\"", kProfile));
