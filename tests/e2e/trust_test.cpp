@@ -207,6 +207,13 @@ TEST_CASE("a capsule says on another database which of its verdicts come out ali
   const auto damaged = here.run({"replay", folder});
   CHECK(damaged.exit_code == 2);
   CHECK(contains(damaged.err, "experiment.toml is not what its checksum says"));
+  // An empty checksum is not that of a file that is missing.
+  auto manifest = nlohmann::json::parse(std::ifstream(folder + "/manifest.json"));
+  std::filesystem::remove(folder + "/experiment.toml");
+  manifest["sha256"]["experiment.toml"] = "";
+  { std::ofstream(folder + "/manifest.json") << manifest; }
+  CHECK(
+      contains(here.run({"replay", folder}).err, "experiment.toml is not what its checksum says"));
   std::filesystem::create_symlink("/etc/passwd", folder + "/elsewhere");
   CHECK(contains(here.run({"replay", folder}).err, "elsewhere is no file"));
 }
