@@ -240,8 +240,9 @@ bool CallDriver::may_try(const Learning& learning) const {
   const double now = static_cast<double>(now_ns());
   const double lasted_us = (now - static_cast<double>(began_ns_)) / 1e3;
   const double searched_us = (now - static_cast<double>(search_ns_)) / 1e3;
-  // After a change there is less to find: what was best before is seldom far from the best now.
-  const double part_left = changes_ > 0 ? 0.5 : 1.0;
+  // After a change there is less to find: what was best before is seldom far from the best now. Of
+  // a size that is first called after it nothing is known.
+  const double part_left = changes_ > 0 && learning.searched ? 0.5 : 1.0;
   const double allowed_us = part_left * options_.learn_cost * std::max(searched_us, horizon_us);
   double lost_us = 0;
   for (const auto& [cell, other] : tasks_) lost_us += other.lost_us;
