@@ -19,10 +19,11 @@ std::string joined_rows(const std::string& rows, const std::string& row) {
 std::string method_rows() {
   std::string rows;
   for (const TrainingMethodRow& row : kTrainingMethods)
-    rows = joined_rows(rows, fmt::format("('{}', {:d}, {:d}, {:d}, {:d}, {:d})", row.name,
+    rows = joined_rows(rows, fmt::format("('{}', {:d}, {:d}, {:d}, {:d}, {:d}, {:d})", row.name,
                                          row.sums == SumPlace::neighbours,
                                          row.grouping == MessageGrouping::together, row.split,
-                                         crosses_barrier(row.method), row.engine.has_value()));
+                                         crosses_barrier(row.method), row.engine.has_value(),
+                                         row.sums == SumPlace::server));
   return rows;
 }
 

@@ -291,7 +291,8 @@ SELECT
   column3 AS after_backward,    -- flag: one message of all gradients, none before the backward pass is over
   column4 AS split,             -- flag: a sum is two messages, a reduce-scatter and an all-gather
   column5 AS crosses_barrier,   -- flag: the next forward pass begins before all gradients are in
-  column6 AS engine             -- flag: a library's own engine does it
+  column6 AS engine,            -- flag: a library's own engine does it
+  column7 AS served             -- flag: a server makes the sums
 FROM (VALUES
     @methods@);
 

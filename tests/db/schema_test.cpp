@@ -115,6 +115,9 @@ TEST_CASE("views say of methods, ways to wait and codecs what their rows say") {
   CHECK(names("method AS column1 FROM v_training_method WHERE after_backward") ==
         "bsp-ps,bsp-a2a,d-psgd");
   CHECK(names("method AS column1 FROM v_training_method WHERE split") == "dear");
+  CHECK(names("method AS column1 FROM v_training_method WHERE method LIKE '%-ps' AND NOT served OR "
+              "method LIKE '%-a2a' AND served")
+            .empty());
   CHECK(names("method AS column1 FROM v_training_method WHERE engine") == "ddp");
   CHECK(names("synchronisation AS column1 FROM v_synchronisation WHERE usual") == "bsp");
   CHECK(names("synchronisation AS column1 FROM v_synchronisation WHERE leaves_out") == "backup");

@@ -19,7 +19,7 @@ WITH tables AS (
   SELECT v.*, t.cost_us, t.cost_second_us, t.cost_busy_us, t.cost_busy_second_us,
          t.cost_lost_us, t.cost_cpu_us,
          CASE WHEN m.split THEN 'split all-reduce'
-              WHEN m.method IS NULL OR v.architecture = 'ps' OR m.gossip OR m.crosses_barrier THEN v.method
+              WHEN m.method IS NULL OR m.served OR m.gossip OR m.crosses_barrier THEN v.method
               ELSE 'all-reduce' END AS path
   FROM v_training v
   LEFT JOIN v_training_method m ON m.method = v.method
