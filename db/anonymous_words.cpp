@@ -255,18 +255,18 @@ json Anonymizer::replaced(const json& value) {
   const auto machine = value.find("machine");
   const bool own =
       machine != value.end() && machine->is_string() && is_own_machine(machine->get<std::string>());
-  const std::set<std::string> told{"description", "source"};
+  const std::set<std::string> without{"description", "source"};
   for (const auto& [key, one] : value.items()) {
     if (key == "machine_toml" && one.is_string())
-      object[key] =
-          replaced(without_comments(one.get<std::string>(), own ? told : std::set<std::string>{}));
+      object[key] = replaced(
+          without_comments(one.get<std::string>(), own ? without : std::set<std::string>{}));
     else
       object[replaced(key)] = own && key == "description" ? json(kLeftOut) : replaced(one);
   }
   return object;
 }
 
-std::string without_comments(const std::string& toml, const std::set<std::string>& told) {
+std::string without_comments(const std::string& toml, const std::set<std::string>& without) {
   std::string result;
   std::string quote;  // "" outside of strings
   bool hidden = false;
@@ -279,7 +279,7 @@ std::string without_comments(const std::string& toml, const std::set<std::string
     }
     if (quote.empty() && (c == '"' || c == '\'')) {
       const std::string three(3, c);
-      hidden = told.contains(key_before(result));
+      hidden = without.contains(key_before(result));
       quote = toml.compare(at, 3, three) == 0 ? three : std::string(1, c);
       result += quote + (hidden ? kLeftOut : "");
       at += quote.size() - 1;

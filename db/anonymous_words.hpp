@@ -55,7 +55,7 @@ class Anonymizer {
   std::set<std::string> seen_paths_;
 };
 
-/// TOML without its comments. @param told keys whose texts are left out, too
-std::string without_comments(const std::string& toml, const std::set<std::string>& told = {});
+/// TOML without its comments. @param without keys whose texts are left out, too
+std::string without_comments(const std::string& toml, const std::set<std::string>& without = {});
 
 }  // namespace dynamiccl

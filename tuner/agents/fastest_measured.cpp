@@ -10,7 +10,8 @@ std::vector<PlannedChoice> FastestMeasured::plan(const std::vector<const Task*>&
   for (std::size_t t = 0; t < tasks.size() && planned.size() < most; ++t)
     if (!seen_[place_of(*tasks[t])].contains(0)) planned.push_back({t, {}});
   if (!planned.empty()) return planned;
-  // What is asked for again would bring the same: it is told until something new is asked for.
+  // A setting that is asked for again would take the same: its time is given at once, until
+  // something new is asked for.
   for (;;) {
     planned = asks_->plan(tasks, most);
     const std::size_t known = std::erase_if(planned, [&](const PlannedChoice& choice) {

@@ -484,6 +484,25 @@ void list_machines(const Shared& shared) {
   if (shared.json) fmt::print("{}\n", list.dump(1));
 }
 
+/// @param of_machine options that mean nothing without one
+void predict(PredictArguments& arguments, const std::vector<const CLI::Option*>& of_machine,
+             Shared& shared) {
+  if (arguments.sizes.empty()) arguments.sizes = {"1MiB"};
+  if (!arguments.fit.empty()) return print_fitted(arguments, shared);
+  if (arguments.machines.empty()) {
+    refuse_without_machine(of_machine);
+    return list_machines(shared);
+  }
+  if (arguments.machines.size() > 1) {
+    if (!arguments.traffic.empty())
+      throw Error(ErrorKind::input, "--traffic: is listed of one MACHINE");
+    return print_choices(arguments, shared);
+  }
+  arguments.machine = arguments.machines.front();
+  if (!arguments.traffic.empty()) return print_traffic(arguments, shared);
+  print_prediction(arguments, shared);
+}
+
 }  // namespace
 
 void add_predict_verb(CLI::App& app, Shared& shared) {
@@ -535,22 +554,7 @@ void add_predict_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl predict gpus-100k --ranks 64 --traffic llama-7b --parallel tensor=8,fsdp\n"
       "Nothing is measured or stored. docs/machines.md says what the models count.");
   const std::vector<const CLI::Option*> of_machine{operation, sizes, ranks, set, smpi, traffic};
-  verb->callback([arguments, of_machine, &shared] {
-    if (arguments->sizes.empty()) arguments->sizes = {"1MiB"};
-    if (!arguments->fit.empty()) return print_fitted(*arguments, shared);
-    if (arguments->machines.empty()) {
-      refuse_without_machine(of_machine);
-      return list_machines(shared);
-    }
-    if (arguments->machines.size() > 1) {
-      if (!arguments->traffic.empty())
-        throw Error(ErrorKind::input, "--traffic: is listed of one MACHINE");
-      return print_choices(*arguments, shared);
-    }
-    arguments->machine = arguments->machines.front();
-    if (!arguments->traffic.empty()) return print_traffic(*arguments, shared);
-    print_prediction(*arguments, shared);
-  });
+  verb->callback([arguments, of_machine, &shared] { predict(*arguments, of_machine, shared); });
 }
 
 }  // namespace dynamiccl

@@ -110,7 +110,7 @@ constexpr std::array kOtherSigns{
     Sign{"PMIX ERROR:", "bfrop", "pmix", kPmix, kPmixFix},
     Sign{"UNPACK-PMIX-VALUE: UNSUPPORTED TYPE", "", "pmix", kPmix, kPmixFix},
     Sign{"OPAL ERROR: Unreachable in file pmix", "", "pmix", kPmix, kPmixFix},
-    // Open MPI says so after a rank's death, too: of the same id, the first that was seen is told.
+    // Open MPI says so after a rank's death, too: of the same id, the first is the one reported.
     Sign{"PMIX ERROR:", "", "pmix",
          "PMIx reports an error between ranks and launcher; their versions may differ", kPmixFix},
     Sign{"libnccl-profiler", "0x", "profiler-crash",

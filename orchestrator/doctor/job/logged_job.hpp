@@ -70,7 +70,7 @@ struct LoggedJob {
   /// What NCCL says that it has read of its environment: by name and value, by which processes.
   std::map<std::string, std::map<std::string, std::set<std::string>>> settings;
   std::set<std::string> speakers;  ///< processes of NCCL's lines
-  int stack_lines_left = 0;        ///< of a crash that is being told
+  int stack_lines_left = 0;        ///< of a crash that is being read
 
   /// How many ranks hops tell of.
   [[nodiscard]] std::size_t ranks_in_hops() const;
