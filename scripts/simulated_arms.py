@@ -51,19 +51,9 @@ int main(int argc, char** argv) {
 }
 """
 
-# Loaded into the simulator: what is as long as a message is not copied. Buffers of all ranks are one
-# piece of memory, and temporary ones are never touched, so that they need none.
-NO_COPIES = r"""
-#include <stddef.h>
-void* memcpy(void* to, const void* from, size_t bytes) {
-  if (bytes >= 16384) return to;
-  for (size_t i = 0; i < bytes; ++i) {
-    ((char*)to)[i] = ((const char*)from)[i];
-    __asm__ volatile("");  /* else the compiler calls memcpy */
-  }
-  return to;
-}
-"""
+# What the program itself loads into the simulator. Buffers of all ranks are one piece of memory, and
+# temporary ones are never touched, so that they need none.
+NO_COPIES = os.path.join(os.path.dirname(__file__), "../orchestrator/launch/no_copies.c")
 
 ALGORITHMS = """ompi mpich default lr rab1 rab2 rab_rdb rdb rab smp_binomial smp_binomial_pipeline
 smp_rdb smp_rsag smp_rsag_lr smp_rsag_rab redbcast ompi_ring_segmented mvapich2 mvapich2_rs
@@ -87,6 +77,11 @@ def write(path, text):
     return path
 
 
+def read(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
 def platform(folder, shape, ranks):
     topology, parameters = SHAPES[shape, ranks]
     return write(
@@ -106,7 +101,7 @@ def compiled(folder):
     made = []
     for name, text, command in (
         ("allreduce", PROGRAM, ["smpicc", "-O1"]),
-        ("no_copies", NO_COPIES, ["gcc", "-O2", "-shared", "-fPIC"]),
+        ("no_copies", read(NO_COPIES), ["gcc", "-O2", "-shared", "-fPIC"]),
     ):
         # Of an older source there may be another.
         path = f"{folder}/{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -13,6 +13,7 @@
 #include "containers/command.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "embedded/no_copies_c.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/passing_folder.hpp"
 
@@ -191,19 +192,6 @@ int main(int argc, char** argv) {
 }
 )";
 
-/// Loaded into the simulator of such a program: what is as long as a message is not copied, which
-/// changes no simulated time, took most of the real one, and gave each rank memory of its own.
-constexpr std::string_view kNoCopies = R"(#include <stddef.h>
-void* memcpy(void* to, const void* from, size_t bytes) {
-  if (bytes >= 16384) return to;
-  for (size_t i = 0; i < bytes; ++i) {
-    ((char*)to)[i] = ((const char*)from)[i];
-    __asm__ volatile(""); /* else the compiler calls memcpy */
-  }
-  return to;
-}
-)";
-
 /// More than these, and what the simulator itself has of its nodes may be as long as a message: it
 /// would not be copied either.
 constexpr int kMostNodesWithoutCopies = 1024;
@@ -278,7 +266,7 @@ std::vector<std::string> program_of(const fs::path& folder, const MachineModel& 
   const std::string source = written(folder, "call.c", program_text(call));
   const std::string program = (folder / "call").string();
   const std::string library = (folder / "no_copies.so").string();
-  const std::string copies = written(folder, "no_copies.c", std::string(kNoCopies));
+  const std::string copies = written(folder, "no_copies.c", std::string(embedded::no_copies_c));
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"smpicc", "-O1", source, "-o", program},
         {"gcc", "-O2", "-shared", "-fPIC", copies, "-o", library}}) {
@@ -490,7 +478,7 @@ std::string smpi_script(const MachineModel& machine, int ranks, const std::vecto
   const auto words = smpirun_words(folder, machine, ranks);
   std::string script = command_line({"cd", folder}) + "\n";
   if (!calls.empty()) {
-    written(folder, "no_copies.c", std::string(kNoCopies));
+    written(folder, "no_copies.c", std::string(embedded::no_copies_c));
     script += "gcc -O2 -shared -fPIC no_copies.c -o no_copies.so || exit 1\n";
   }
   for (const SmpiCall& one : calls) {
