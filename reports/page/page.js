@@ -43,9 +43,14 @@ const Report = (() => {
     },
     bandwidth: bytes => scaled(bytes, [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]]),
     ratio: value => value === null || value === undefined ? "-" : number(value) + "×",
-    /** "3.1 [2.9, 3.4]" with one formatter. */
-    interval: (value, low, high, text) =>
-      low === null || low === undefined ? text(value) : text(value) + " [" + text(low) + ", " + text(high) + "]",
+    /** "3.1 ms [2.9, 3.4]" with one formatter: ends in another unit have theirs. */
+    interval: (value, low, high, text) => {
+      const whole = text(value);
+      if (low === null || low === undefined) return whole;
+      const unit = whole.replace(/^[-+.\de]+/, ""), ends = [text(low), text(high)];
+      const bare = unit && ends.every(end => end.endsWith(unit)) ? ends.map(end => end.slice(0, -unit.length)) : ends;
+      return `${whole} [${bare.join(", ")}]`;
+    },
   };
 
   // Environments in their usual order; variants stand behind what they vary.

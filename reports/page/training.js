@@ -4,41 +4,66 @@
   const parts = [["forward_us", "forward", "--p-collective"], ["backward_us", "backward", "--p-send"], ["update_us", "optimizer", "--p-compute"],
     ["exposed_us", "waiting for gradients", "--p-h2d"]];
   const rest = row => Math.max(0, row.step_us - parts.reduce((sum, [key]) => sum + (row[key] ?? 0), 0));
-  const named = row => row.method + (row.settings && !/^\{/.test(row.settings) ? ` (${row.settings})` : "");
-  const task = row => `${row.model}, batch ${row.batch}, ${row.ranks} ranks`;
+  const where = row => `${row.environment}, ${row.backend}`;
+  const model = row => `${row.model}, batch ${row.batch}`;
+  const task = row => `${model(row)}, ${row.ranks} ranks`;
 
-  function table(rows, baseline) {
-    const { el, format } = Report;
-    const together = text => el("span", { class: "together" }, text);
-    const percent = value => value === null || value === undefined ? "-" : `${value > 0 ? "+" : ""}${format.number(value)} %`;
-    return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, columns: [
-      { name: "method", text: r => named(r).length > 60 ? named(r) : together(named(r)) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
-      { name: "model", text: r => together(`${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => r.workers + (r.ranks > r.workers ? ` + ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""}` : "") },
-      ...(rows.some(r => r.path) ? [{ name: "gradients by", text: r => r.path ?? "-" }] : []),
-      { name: "step", right: true, text: r => format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time) },
-      ...(baseline ? [{ name: "over DDP", right: true, text: r => r.over_ddp === null ? "-" : format.interval(r.over_ddp, r.over_ddp_low, r.over_ddp_high, format.ratio) }] : []),
-      { name: "samples/s", right: true, text: r => r.samples_per_second === null ? "-" : format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
-      { name: "waiting", right: true, text: r => format.time(r.exposed_us) }, { name: "predicted", right: true, text: r => r.predicted_us ? `${format.time(r.predicted_us)} (${percent(r.prediction_error_percent)})` : "-" },
-      { name: "sent per step", right: true, text: r => format.size(r.wire_bytes) },
-      ...(rows.some(r => r.counted_bytes !== null) ? [{ name: "counted", right: true, text: r => r.counted_bytes === null ? "-" : format.size(Math.round(r.counted_bytes)) }] : []),
-      { name: "C2C (formula)", right: true, text: r => `${r.c2c_measured === null ? "-" : format.number(r.c2c_measured)} (${format.number(r.c2c_predicted)})` },
-      ...(rows.some(r => r.accuracy !== null) ? [{ name: "accuracy", right: true, text: r => r.accuracy === null ? "-" : format.number(100 * r.accuracy) + " %" }] : []),
-      ...(rows.some(r => r.epochs !== null) ? [{ name: "epochs", right: true, text: r => r.epochs === null ? "-" : String(r.epochs) }, { name: "trained for", right: true, text: r => format.time(r.trained_us) }] : []),
-      { name: "launches", right: true, text: r => String(r.launches) }] });
+  /** What rows are called: settings that all rows of a model have are said once, longer names have a short key and a legend. */
+  function naming(rows) {
+    const longest = 28, words = row => row.settings && !/^\{/.test(row.settings) ? row.settings.split(/ (?=\w+=)/) : [];
+    const models = [...new Set(rows.map(model))];
+    const shared = new Map(models.map(name => {
+      const mine = rows.filter(row => model(row) === name).map(words);
+      return [name, rows.length < 2 ? [] : mine[0].filter(word => mine.every(others => others.includes(word)))];
+    }));
+    const own = row => words(row).filter(word => !shared.get(model(row)).includes(word)).join(" ");
+    const whole = row => row.method + (own(row) ? ` (${own(row)})` : "");
+    // A key names how workers wait and what is compressed, where that tells ways apart.
+    const brief = row => [row.method, ...own(row).split(" ").filter(word => /^(synchronisation|compression)=/.test(word)).map(word => word.replace(/.*=/, ""))].join(" ");
+    const long = [...new Map(rows.filter(row => whole(row).length > longest).map(row => [whole(row), row])).values()];
+    const keys = new Map(long.map(row => {
+      const alike = long.filter(other => brief(other) === brief(row));
+      return [whole(row), [brief(row) + (alike.length > 1 || brief(row) === row.method ? ` #${alike.indexOf(row) + 1}` : ""), own(row)]];
+    }));
+    const paths = Report.lettered(rows.map(row => row.path).filter(Boolean));
+    const settings = [...shared].filter(([, mine]) => mine.length).map(([name, mine]) => `${models.length > 1 ? name : "All rows"}: ${mine.join(" ")}.`);
+    return { of: row => (keys.get(whole(row)) || [whole(row)])[0], whole, path: row => row.path ? paths.key(row.path) : "-",
+      legend: [...settings, ...[...keys.values()].map(([key, mine]) => `${key}: ${mine}.`), ...paths.legend.map(text => `Gradients by ${text}.`)] };
   }
 
-  function breakdown(rows) {
+  function table(rows, names, baseline) {
+    const { el, format, figure } = Report;
+    const together = text => el("span", { class: "together" }, text);
+    const percent = value => value === null || value === undefined ? "-" : `${value > 0 ? "+" : ""}${value.toFixed(Math.abs(value) < 9.95 ? 1 : 0)} %`;
+    const some = key => rows.some(r => r[key] !== null && r[key] !== undefined);
+    return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, group: where, columns: [
+      { name: "method", text: r => figure(names.of(r)) },
+      { name: "model", quiet: true, text: r => [r.model + ", ", together(`batch ${r.batch}`)] }, { name: "workers", quiet: true, right: true, text: r => figure(r.workers + (r.ranks > r.workers ? ` (+ ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""})` : "")) },
+      ...(rows.some(r => r.path) ? [{ name: "gradients by", quiet: true, text: r => names.path(r) }] : []),
+      { name: "step", right: true, text: r => figure(format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time)) },
+      ...(baseline ? [{ name: "over DDP", right: true, text: r => r.over_ddp === null ? "-" : figure(format.interval(r.over_ddp, r.over_ddp_low, r.over_ddp_high, format.ratio)) }] : []),
+      { name: "samples/s", right: true, text: r => r.samples_per_second === null ? "-" : format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
+      { name: "waiting", right: true, text: r => format.time(r.exposed_us) }, ...(rows.some(r => r.predicted_us) ? [{ name: "predicted", right: true, text: r => r.predicted_us ? figure(`${format.time(r.predicted_us)} (${percent(r.prediction_error_percent)})`) : "-" }] : []),
+      { name: "sent per step", right: true, quiet: true, text: r => format.size(r.wire_bytes) },
+      ...(some("counted_bytes") ? [{ name: "counted", right: true, text: r => r.counted_bytes === null ? "-" : format.size(Math.round(r.counted_bytes)) }] : []),
+      ...(some("c2c_predicted") || some("c2c_measured") ? [{ name: "C2C (formula)", right: true, text: r => figure(`${r.c2c_measured === null ? "-" : format.number(r.c2c_measured)} (${format.number(r.c2c_predicted)})`) }] : []),
+      ...(some("accuracy") ? [{ name: "accuracy", right: true, text: r => r.accuracy === null ? "-" : format.number(100 * r.accuracy) + " %" }] : []),
+      ...(some("epochs") ? [{ name: "epochs", quiet: true, right: true, text: r => r.epochs === null ? "-" : String(r.epochs) }, { name: "trained for", right: true, text: r => format.time(r.trained_us) }] : []),
+      { name: "launches", quiet: true, right: true, text: r => String(r.launches) }] });
+  }
+
+  function breakdown(rows, names) {
     const { el, format } = Report;
     const longest = rows.reduce((most, row) => Math.max(most, row.step_us), 0);
     const bars = el("div", { class: "bars" });
-    for (const group of [...new Set(rows.map(row => `${row.environment}, ${row.backend}`))]) {
+    for (const group of [...new Set(rows.map(where))]) {
       bars.append(el("div", { class: "group" }, group));
-      for (const row of rows.filter(r => `${r.environment}, ${r.backend}` === group)) {
+      for (const row of rows.filter(r => where(r) === group)) {
         const pieces = [...parts.map(([key, name, color]) => [row[key] ?? 0, name, color]), [rest(row), "everything else", "--p-other"]];
         const sum = pieces.reduce((all, [us]) => all + us, 0) || 1;
         const spoken = pieces.filter(([us]) => us > 0).map(([us, name]) => `${name} ${format.time(us)}`).join(", ");
-        bars.append(el("div", {}, named(row)),
-          el("div", { role: "img", title: spoken, "aria-label": `${group}, ${named(row)}: ${spoken}` },
+        bars.append(el("div", {}, names.of(row)),
+          el("div", { role: "img", title: spoken, "aria-label": `${group}, ${names.whole(row)}: ${spoken}` },
             el("div", { class: "bar", style: `width: ${Math.max(.4, 100 * row.step_us / longest).toFixed(2)}%` },
               pieces.filter(([us]) => us > 0).map(([us, , color]) => el("i", { style: `width: ${(100 * us / sum).toFixed(2)}%; background: var(${color})` })))),
           el("div", { class: "value" }, format.time(row.step_us)));
@@ -75,22 +100,21 @@
 
   /** What each way to train takes against plain SGD, and where it ends: the rows of query time_to_target. */
   function tradeoffs(rows) {
-    const { el, format } = Report;
+    const { el, format, figure } = Report;
     if (!rows.length) return [];
     const some = key => rows.some(r => r[key] !== null && r[key] !== undefined);
     const number = (v, text) => v === null || v === undefined ? "-" : text(v);
     const points = v => `${v > 0 ? "+" : ""}${format.number(100 * v)}`;
     const range = r => number(r.beyond_plain, v => points(v) + (r.launches > 1 ? ` [${points(r.beyond_plain_low)}, ${points(r.beyond_plain_high)}]` : ""));
     return [el("h3", {}, "Time against accuracy"), Report.table({
-      caption: "Until the target, or the end of the epochs, evaluations left out; in brackets the smallest and the largest of the launches", rows, columns: [
+      caption: "Until the target, or the end of the epochs, evaluations left out; in brackets the smallest and the largest of the launches", rows, group: where, columns: [
         { name: "way", text: r => r.configuration.length > 60 ? r.configuration : el("span", { class: "together" }, r.configuration) },
-        { name: "where", text: r => `${r.environment}, ${r.backend}` },
-        { name: "model", text: r => el("span", { class: "together" }, `${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => String(r.workers) },
+        { name: "model", quiet: true, text: r => [r.model + ", ", el("span", { class: "together" }, `batch ${r.batch}`)] }, { name: "workers", quiet: true, right: true, text: r => String(r.workers) },
         ...(some("reached") ? [{ name: "reached", right: true, text: r => `${r.reached} of ${r.launches}` }] : []),
         { name: "time", right: true, text: r => format.time(r.trained_us) },
-        { name: "over plain SGD", right: true, text: r => number(r.over_plain, v => format.ratio(v) + (r.launches > 1 ? ` [${format.ratio(r.over_plain_low)}, ${number(r.over_plain_high, format.ratio)}]` : "")) },
+        { name: "over plain SGD", right: true, text: r => figure(number(r.over_plain, v => r.launches > 1 ? format.interval(v, r.over_plain_low, r.over_plain_high, format.ratio) : format.ratio(v))) },
         { name: "accuracy", right: true, text: r => number(r.accuracy, v => format.number(100 * v) + " %") },
-        { name: "points above plain", right: true, text: range },
+        { name: "points above plain", right: true, text: r => figure(range(r)) },
         ...(some("most_stale") ? [{ name: "most stale", right: true, text: r => number(r.most_stale, String) }] : []),
         ...(some("consensus_distance") ? [{ name: el("span", {}, "consensus", el("br"), "distance"), right: true, text: r => number(r.consensus_distance, format.number) }] : [])] }),
       el("p", { class: "method" }, "Over plain SGD, in launches of the same block." + (some("most_stale") ? " Most stale: gradients applied between a worker's weights and its own." : "") +
@@ -105,11 +129,11 @@
     const saturated = cells.filter(r => r.flag);
     return [el("h3", {}, "Communication over computation"),
       saturated.length ? el("ul", { class: "notes" }, saturated.map(r => el("li", {}, r.advice))) : null,
-      Report.table({ caption: "T_comm / T_comp = C2C × bytes per parameter × FLOP/s of a worker / bandwidth of its link. Expected: one after the other without scheduling, else the longer of the two", rows: cells, columns: [
-        { name: "method", text: r => el("span", { class: "together" }, r.method) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
-        { name: "model", text: r => el("span", { class: "together" }, `${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => String(r.workers) },
-        { name: "f(N), counted, fitted", right: true, text: r => [r.f_formula, r.f_counted, r.f_fitted].map(v => value(v, format.number)).join(", ") },
-        { name: "worker", right: true, text: r => format.number(r.worker_flop_per_second / 1e9) + " GFLOP/s" },
+      Report.table({ caption: "T_comm / T_comp = C2C × bytes per parameter × FLOP/s of a worker / bandwidth of its link. Expected: one after the other without scheduling, else the longer of the two", rows: cells, group: where, columns: [
+        { name: "method", text: r => el("span", { class: "together" }, r.method) },
+        { name: "model", quiet: true, text: r => [r.model + ", ", el("span", { class: "together" }, `batch ${r.batch}`)] }, { name: "workers", quiet: true, right: true, text: r => String(r.workers) },
+        { name: "f(N), counted, fitted", right: true, text: r => el("span", { class: "breaks" }, [r.f_formula, r.f_counted, r.f_fitted].map(v => value(v, format.number)).join(", ")) },
+        { name: "worker", right: true, text: r => el("span", { class: "breaks" }, format.number(r.worker_flop_per_second / 1e9) + " GFLOP/s") },
         { name: "start-up", right: true, text: r => value(r.alpha_us, format.time) }, { name: "link", right: true, text: r => value(r.link_bytes_per_s, format.bandwidth) },
         { name: "T_comm / T_comp", right: true, text: r => value(r.ratio_predicted, format.ratio) }, { name: "measured", right: true, text: r => value(r.ratio_measured, format.ratio) },
         { name: "expected", right: true, text: r => value(r.expected_us, format.time) }, { name: "step", right: true, text: r => format.time(r.step_us) },
@@ -122,7 +146,7 @@
     const place = r => `${r.model}, batch ${r.batch}, ${r.environment}, ${r.backend}`;
     const charts = [...new Set(rows.map(place))].map(where => {
       const mine = rows.filter(r => place(r) === where);
-      const line = r => named({ ...r, settings: "" }) + (r.nodes > 1 ? `, ${r.nodes} nodes` : "");
+      const line = r => r.method + (r.nodes > 1 ? `, ${r.nodes} nodes` : "");
       const series = [...new Set(mine.map(r => JSON.stringify([line(r), r.method, r.settings])))].map(key => {
         const [label, method, settings] = JSON.parse(key);
         return { label, look: looks(method), points: mine.filter(r => line(r) === label && r.settings === settings).map(r => ({
@@ -150,14 +174,16 @@
       const methods = [...new Set(own.rows.map(r => r.method))];
       const looks = method => look(methods.indexOf(method));
       if ((own.warnings || []).length) root.append(el("ul", { class: "notes" }, own.warnings.map(text => el("li", {}, text))));
-      root.append(table(rows, rows.some(r => r.over_ddp !== null)));
+      const names = naming(rows);
+      root.append(table(rows, names, rows.some(r => r.over_ddp !== null)));
+      if (names.legend.length) root.append(el("ul", { class: "method legend" }, names.legend.map(text => el("li", {}, text))));
 
       const tasks = [...new Set(rows.map(task))];
       if (!tasks.includes(chosen)) chosen = tasks[0];
       const mine = rows.filter(row => task(row) === chosen);
       root.append(el("h3", {}, `Where the step goes: ${chosen}`),
         el("div", { class: "controls" }, tasks.length > 1 ? Report.choice("model", tasks.map(t => [t, t]), chosen, value => { chosen = value; }) : null),
-        ...breakdown(mine));
+        ...breakdown(mine, names));
       const curves = own.curves.filter(passes).filter(c => task(c) === chosen);
       const reached = (own.progress || []).filter(passes).filter(c => task(c) === chosen);
       // One look for each way to train, in all of its charts; that of its method where no way has more to its name.

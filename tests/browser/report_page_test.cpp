@@ -346,6 +346,46 @@ TEST_CASE("ways to train by one method are told apart in each chart, and leave b
   CHECK(browser.complaints() == std::vector<std::string>{});
 }
 
+TEST_CASE("a window of 1,000 pixels holds the table of training, and what is constant stands above",
+          "[G-23]") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  TrainingFigures figures = usual_figures();
+  figures.predicted_us = 81;
+  figures.accuracy = 0.7;
+  figures.details["epochs"] = 2;
+  const auto way = [](const std::string& more) {
+    return R"({"batch":"8","data":"generated-hard","epochs":"2","learning_rate":"0.01","looks":"2",)"
+           R"("model":"cnn-small","pace":"2","samples":"600",)" +
+           more + R"("threads":"1"})";
+  };
+  store_training(
+      store,
+      {{{"bsp-a2a", way("")},
+        {"ddp", way(R"("bucket":"1048576",)")},
+        {"bsp-a2a", way(R"("compression":"topk","density":"0.01","error_feedback":"off",)")},
+        {"bsp-a2a", way(R"("synchronisation":"local","local_steps":"4","shares":"linear",)")},
+        {"bsp-a2a", way(R"("synchronisation":"local","local_steps":"8","shares":"linear",)")}},
+       {80, 90, 100, 110, 120}},
+      figures, 4);
+  Chromium browser(folder.file("."));
+  draw_page(browser, folder);
+  browser.show({.width = 1000});
+  CHECK(browser.evaluate("[...document.querySelectorAll('#training .scroll')].filter(s => "
+                         "s.scrollWidth > s.clientWidth + 1).length") == 0);
+  const auto text = browser.evaluate("document.getElementById('training').textContent");
+  CHECK_THAT(text.get<std::string>(),
+             ContainsSubstring("All rows: bare-metal, openmpi, model cnn-small, batch 8") &&
+                 ContainsSubstring("ddp (bucket=1 MiB)") &&
+                 ContainsSubstring("bsp-a2a topk: compression=topk density=0.01") &&
+                 ContainsSubstring("bsp-a2a local #2: local_steps=8 shares=linear"));
+  CHECK(browser.evaluate("[...document.querySelector('#training thead').querySelectorAll('th')]"
+                         ".filter(h => ['model', 'launches', 'epochs'].includes(h.textContent))"
+                         ".length") == 0);
+  CHECK(browser.complaints() == std::vector<std::string>{});
+}
+
 TEST_CASE("the page draws the accuracy over time and bytes of what trains by epochs", "[d-98]") {
   if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
   const ScratchFolder folder;
