@@ -103,6 +103,7 @@ class ApptainerEnvironment : public Environment {
     return facts;
   }
 
+  void end_ranks() const override { end_local_ranks(name()); }
   void stop() override {
     end_marked_processes(name());
     remove_folder();

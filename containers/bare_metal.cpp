@@ -15,6 +15,7 @@ class BareMetalEnvironment : public Environment {
 
   nlohmann::json provenance() const override { return {{"engine", "none"}}; }
 
+  void end_ranks() const override { end_local_ranks(name()); }
   void stop() override {
     end_marked_processes(name());
     remove_folder();

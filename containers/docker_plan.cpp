@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "containers/command.hpp"
 #include "containers/run_folder.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
@@ -65,14 +66,18 @@ class Planner {
     plan.mounts = planned_mounts(site_.host_folders, site_.run_folder, request_);
     if (!profile_.shared_tmpfs.empty()) plan.tmpfs = RunFolder::tmpfs_of(site_.name);
     if (profile_.network != Sharing::host) plan.network = {site_.name, network_create()};
+    std::string kill;
     for (int index = 0; index < count; ++index) {
       const std::string name = container_name(site_, index);
       const int ranks = std::min(per_container, request_.ranks - index * per_container);
       plan.containers.push_back({name, address(index), ranks, run_argv(index, count)});
       plan.starts.push_back({ranks, engine_argv(engine_, {"exec"}), "--env", {}, {name}});
-      plan.kill_commands.push_back(
-          engine_argv(engine_, {"exec", name, "/bin/sh", site_.run_folder + "/end-ranks"}));
+      kill += command_line(engine_argv(
+                  engine_, {"exec", name, "/bin/sh", site_.run_folder + "/end-ranks"})) +
+              " & ";
     }
+    // In all containers at once.
+    plan.kill_command = {"/bin/sh", "-c", kill + "wait"};
     plan.shape = shape(plan);
     return plan;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,7 +50,7 @@ struct LaunchShape {
   /// Variable that tells step_rank_prefix which others it has to hand on into the container,
   /// besides those of Slurm and PMIx.
   std::string names_variable = {};
-  /// Environment of the launcher process itself: marks by which kill_commands and
+  /// Environment of the launcher process itself: marks by which end_ranks() and
   /// Environment::stop() find ranks on this host, whatever session a launcher puts them into.
   std::map<std::string, std::string> launcher_environment;
 };
@@ -127,9 +128,12 @@ struct EnvironmentPlan {
   std::vector<std::string> allocate;  ///< argv that asks Slurm for the nodes, empty = none is asked
   LaunchShape shape;
   std::vector<RankStart> starts;  ///< all ranks
-  /// argvs that end every process of a killed launch, the containers stay. Run them after the
-  /// launcher's process group was killed: launchers put ranks into groups of their own.
-  std::vector<std::vector<std::string>> kill_commands;
+  /// argv that ends every process of a killed launch where this machine's process list does not
+  /// reach them; empty = it does. See Environment::end_ranks().
+  std::vector<std::string> kill_command;
+  /// How long that may take. Containers of this machine are removed right after an interrupt, nodes
+  /// are not.
+  std::chrono::seconds kill_patience{5};
 
   /// Every argv that starts the environment, in order.
   [[nodiscard]] std::vector<std::vector<std::string>> commands() const;

@@ -9,7 +9,7 @@
 #include "containers/limit_mark.hpp"
 #include "containers/owner.hpp"
 #include "containers/processes.hpp"
-#include "embedded/end_marked_ranks_sh.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -42,10 +42,6 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
   EnvironmentPlan plan;
   plan.name = name;
   plan.folder = folder;
-  // Kills every process marked with the environment in its first argument, except the container's
-  // holder.
-  plan.scripts = {{"end-ranks", std::string(embedded::end_marked_ranks_sh)}};
-  plan.kill_commands = {{"/bin/sh", folder + "/end-ranks", name}};
   plan.shape.hosts = {{"localhost", "", request.ranks}};
   plan.shape.host_address = "127.0.0.1";
   plan.shape.interface = "lo";
@@ -56,7 +52,14 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
   return plan;
 }
 
-std::vector<std::string> end_marked_processes(const std::string& environment_name) {
+namespace {
+
+/// What keeps an environment's container, and whoever started that and still waits for it.
+bool is_holder(const ProcessInfo& process) {
+  return (join(process.argv, " ") + " ").find("sleep infinity ") != std::string::npos;
+}
+
+std::vector<std::string> end_marked(const std::string& environment_name, bool but_holders) {
   std::vector<std::string> ended;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   constexpr int kLeastLooks = 50;
@@ -65,7 +68,8 @@ std::vector<std::string> end_marked_processes(const std::string& environment_nam
   // busy machine seconds, and who is stopped meanwhile would look at none.
   for (int none = 0, look = 0;
        none < 2 && (look < kLeastLooks || std::chrono::steady_clock::now() < deadline); ++look) {
-    const auto left = marked(environment_name);
+    auto left = marked(environment_name);
+    if (but_holders) std::erase_if(left, is_holder);
     for (const ProcessInfo& process : left)
       if (kill(process.pid, SIGKILL) == 0 && ended.size() < left.size())
         ended.push_back(fmt::format("process {} {}", process.pid, process.name));
@@ -74,5 +78,13 @@ std::vector<std::string> end_marked_processes(const std::string& environment_nam
   }
   return ended;
 }
+
+}  // namespace
+
+std::vector<std::string> end_marked_processes(const std::string& environment_name) {
+  return end_marked(environment_name, false);
+}
+
+void end_local_ranks(const std::string& environment_name) { end_marked(environment_name, true); }
 
 }  // namespace dynamiccl

@@ -28,4 +28,7 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
 /// mark), waits until they are gone. @returns one line per process
 std::vector<std::string> end_marked_processes(const std::string& environment_name);
 
+/// The same of one environment, whose holders stay.
+void end_local_ranks(const std::string& environment_name);
+
 }  // namespace dynamiccl

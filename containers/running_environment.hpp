@@ -27,10 +27,10 @@ class Environment {
       const std::map<std::string, std::string>& env) const {
     return plan_.rank_command(rank, command, env);
   }
-  /// See EnvironmentPlan::kill_commands.
-  [[nodiscard]] const std::vector<std::vector<std::string>>& kill_commands() const {
-    return plan_.kill_commands;
-  }
+  /// Ends every process of a killed launch; the containers stay. For use after the launcher's
+  /// process group was killed: launchers put ranks into groups of their own. Takes no longer than
+  /// the plan's patience, as whoever has interrupted a run waits for it.
+  virtual void end_ranks() const;
   /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
   /// (no secrets).
   [[nodiscard]] virtual nlohmann::json provenance() const = 0;

@@ -257,7 +257,7 @@ void plan_node_containers(const EnvironmentProfile& profile, const StartRequest&
   }
   shape.launch_agent = agent_path(plan);
   plan.scripts = {{"launch-agent", agent_text(session, plan, engine)}};
-  plan.kill_commands = {kill_everywhere(session, engine, plan)};
+  plan.kill_command = kill_everywhere(session, engine, plan);
   if (!options.slurm()) return;
   shape.names_variable = kHandOnVariable;
   // PMIx keeps its own data in memory that ranks and Slurm share, unless a setting says not to.

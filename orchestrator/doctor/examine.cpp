@@ -6,7 +6,6 @@
 #include <array>
 #include <optional>
 
-#include "containers/command.hpp"
 #include "containers/start/environment.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
@@ -77,9 +76,7 @@ ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std:
   options.timeout = kProbeTimeout;
   options.marker = random_uuid();
   options.kept_bytes = kFactsBytes;
-  options.kill_elsewhere = [&] {
-    for (const auto& command : environment.kill_commands()) run_command(command);
-  };
+  options.kill_elsewhere = [&environment] { environment.end_ranks(); };
   return run_processes(commands, options);
 }
 

@@ -12,7 +12,6 @@
 #include <random>
 #include <set>
 
-#include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
@@ -45,6 +44,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kStoredStderrBytes = 4096;
 /// What ranks have sent before they ended may still be under way.
 constexpr Micros kLateRecords{5e6};
+/// Whoever has interrupted them waits for less.
+constexpr Micros kUnwantedRecords{0.5e6};
 
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -528,9 +529,7 @@ ProcessOptions process_options(const PreparedLaunch& launch, const Environment& 
   options.marker = launch.start.uuid;
   options.on_stderr = listeners.on_stderr;
   options.on_look = listeners.on_look;
-  options.kill_elsewhere = [&environment] {
-    for (const auto& command : environment.kill_commands()) run_command(command);
-  };
+  options.kill_elsewhere = [&environment] { environment.end_ranks(); };
   // Without it some ranks would notice after seconds, and others wait for those.
   if (launch.aggregator != nullptr)
     options.enough = [&launch] { return launch.aggregator->is_silent(); };
@@ -551,7 +550,9 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
 
   FinishedLaunch finished;
   std::vector<std::string> problems;
-  if (launch.records != nullptr) problems = launch.records->finish(kLateRecords);
+  if (launch.records != nullptr)
+    problems =
+        launch.records->finish(outcome.interrupted_by != 0 ? kUnwantedRecords : kLateRecords);
   if (simulated) write_simulated_records(launch.config);
   const auto noise = noise_between(launch.noise_before, probe_noise());
   finished.end.noise_json = noise.dump();

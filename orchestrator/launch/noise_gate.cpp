@@ -123,7 +123,7 @@ json quiet_window(const NoiseLimits& limits, int cores) {
     judge_before(reading, limits, cores, flags);
     const std::chrono::duration<double, std::micro> waited =
         std::chrono::steady_clock::now() - began;
-    if (flags.sentences.empty() || waited.count() >= limits.wait.count()) {
+    if (flags.sentences.empty() || interrupted() || waited.count() >= limits.wait.count()) {
       reading["window"]["waited_s"] = waited.count() * 1e-6;
       return reading;
     }

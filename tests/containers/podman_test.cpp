@@ -41,8 +41,7 @@ TEST_CASE("Podman runs the same image and keeps cross-docker's promises") {
        shape.hosts[0].name + ":1," + shape.hosts[1].name + ":1", "-n", "2", "hostname"});
   INFO(reached.err);
   CHECK(reached.exit_code == 0);
-  for (const auto& command : environment->kill_commands())
-    CHECK(run_command(command).exit_code == 0);
+  CHECK(run_command(environment->plan().kill_command).exit_code == 0);
 
   environment->stop();
   const std::string label = "label=dynamiccl.run=" + request.run_id;

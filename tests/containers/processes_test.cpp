@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <csignal>
 #include <string>
 
 #include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
 #include "containers/private_engine.hpp"
+#include "containers/running_environment.hpp"
 #include "support.hpp"
 
 namespace dynamiccl {
@@ -58,7 +60,51 @@ int end_marked_ranks(const std::string& name) {
   return run_command({"/bin/sh", script, name}).exit_code;
 }
 
+/// An environment whose ranks are ended by a command that never ends.
+class Stuck : public Environment {
+ public:
+  explicit Stuck(const StartRequest& request) : Environment(request) {
+    EnvironmentPlan plan;
+    plan.kill_command = {"sleep", "600"};
+    plan.kill_patience = std::chrono::seconds(1);
+    use_plan(plan);
+  }
+  [[nodiscard]] nlohmann::json provenance() const override { return {}; }
+  void stop() override { remove_folder(); }
+};
+
 }  // namespace
+
+TEST_CASE("ending ranks waits no longer than the plan's patience, for no command on this machine") {
+  const auto began = std::chrono::steady_clock::now();
+  StartRequest request;
+  request.run_id = "test-stuck-" + std::to_string(getpid());
+  Stuck(request).end_ranks();
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(300));
+  // A script there would start two programs for each process of the machine, which takes a busy one
+  // a minute.
+  const auto local = plan_local_ranks(request, "dyn-local", "/run/dyn-local", "", {});
+  CHECK(local.kill_command.empty());
+  CHECK(local.scripts.empty());
+}
+
+TEST_CASE("ranks of this machine are ended by their mark, and what holds a container stays") {
+  const std::string name = "dyn-test-holder-" + std::to_string(getpid());
+  std::string variable = "DYNAMICCL_ENVIRONMENT=" + name;
+  std::string program = "sleep";
+  std::string seconds = "600";
+  std::string always = "infinity";
+  char* rank_argv[] = {program.data(), seconds.data(), nullptr};
+  char* holder_argv[] = {program.data(), always.data(), nullptr};
+  char* environment[] = {variable.data(), nullptr};
+  const Started rank("/bin/sleep", rank_argv, environment);
+  const Started holder("/bin/sleep", holder_argv, environment);
+  while (count_of("DYNAMICCL_ENVIRONMENT", name) < 2) REQUIRE((rank.runs() && holder.runs()));
+  end_local_ranks(name);
+  for (int wait = 0; wait < 1000 && rank.runs(); ++wait) usleep(10000);
+  CHECK_FALSE(rank.runs());
+  CHECK(holder.runs());
+}
 
 TEST_CASE("a process that changes its program is never without its variables") {
   std::string script = kChanges;

@@ -107,8 +107,7 @@ TEST_CASE("ending the ranks ends what a killed client leaves inside, and the con
       CHECK(
           run_command(environment->wrap_rank(0, {"setsid", "sleep", "4711"}, {}), brief).timed_out);
     REQUIRE(runs_in(*environment, "sleep 4711"));
-    for (const auto& command : environment->kill_commands())
-      CHECK(run_command(command).exit_code == 0);
+    environment->end_ranks();
     CHECK_FALSE(runs_in(*environment, "sleep 4711"));
     CHECK(output_in(*environment, 0, {"echo", "still here"}) == "still here");
     environment->stop();
@@ -128,7 +127,7 @@ TEST_CASE("bare metal: a rank in a session of its own is found and ended") {
     return runs_in(*environment, "sleep 4712");
   };
   CHECK(soon(true));
-  for (const auto& command : environment->kill_commands()) run_command(command);
+  environment->end_ranks();
   CHECK_FALSE(soon(false));
 }
 
@@ -156,7 +155,7 @@ TEST_CASE("the plan's commands and shape are those that are run") {
   const auto environment = started(profile, request);
   CHECK(environment->shape().launch_agent == planned.shape.launch_agent);
   CHECK(environment->shape().subnet == planned.shape.subnet);
-  CHECK(environment->kill_commands() == planned.kill_commands);
+  CHECK(environment->plan().kill_command == planned.kill_command);
   const auto containers = environment->provenance().at("containers");
   REQUIRE(commands.size() == containers.size() + 1);
   for (std::size_t i = 0; i < containers.size(); ++i)

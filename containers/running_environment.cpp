@@ -1,0 +1,13 @@
+#include "containers/running_environment.hpp"
+
+#include "containers/command.hpp"
+
+namespace dynamiccl {
+
+void Environment::end_ranks() const {
+  CommandOptions options;
+  options.timeout = plan_.kill_patience;
+  if (!plan_.kill_command.empty()) run_command(plan_.kill_command, options);
+}
+
+}  // namespace dynamiccl
