@@ -146,15 +146,18 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
 
 double LaunchEvaluator::estimated_launch_s() const {
   double sum = 0;
-  for (PlannedGroup group : plan_.base.groups) {
-    const auto cells = std::max<std::size_t>(1, group.cells.size());
+  std::size_t launches = 0;
+  for (const PlannedGroup& group : plan_.base.groups) {
     const auto& profile = experiment_.profiles.at(group.environment);
-    const double all = estimated_launch(group, profile, experiment_.protocol).seconds();
-    group.cells.clear();
-    const double none = estimated_launch(group, profile, experiment_.protocol).seconds();
-    sum += none + (all - none) / static_cast<double>(cells);
+    PlannedGroup one = group;
+    for (const PlannedCell& cell : group.cells) {
+      one.cells = {cell};
+      if (one.possible_cells() == 0) continue;
+      sum += estimated_launch(one, profile, experiment_.protocol).seconds();
+      ++launches;
+    }
   }
-  return sum / static_cast<double>(std::max<std::size_t>(1, plan_.base.groups.size()));
+  return launches == 0 ? 0 : sum / static_cast<double>(launches);
 }
 
 void LaunchEvaluator::expect(std::size_t measurements) {

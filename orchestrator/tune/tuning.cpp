@@ -162,12 +162,16 @@ class LiveTuning {
     const auto groups = plan_.base.groups.size();
     const auto searching = std::min(measurements, rounds * groups);
     const auto confirming = 2 * groups * static_cast<std::size_t>(options_.confirm_launches);
+    const auto takes = [&](std::size_t launches) {
+      return format_eta(evaluator_.estimated_launch_s() * static_cast<double>(launches));
+    };
     console_.note(fmt::format(
         "up to {} in some {}, then each choice against the default on {} to {} fresh launches; "
-        "about {}",
+        "about {} to {} on an idle machine",
         counted(measurements, "measurement"), counted(searching, "launch"),
         options_.confirm_launches, options_.confirm_launches * rule().looks,
-        format_eta(evaluator_.estimated_launch_s() * static_cast<double>(searching + confirming))));
+        takes(searching + confirming),
+        takes(searching + confirming * static_cast<std::size_t>(rule().looks))));
   }
 
   [[nodiscard]] SearchOptions search_options() const {

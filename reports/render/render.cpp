@@ -130,20 +130,24 @@ std::vector<std::size_t> least_widths(const HumanTable& table,
 }
 
 /// Takes columns down to what fits, as far as they may: headings of numbers, then the widest text.
-void fit_widths(const HumanTable& table, std::vector<std::size_t>& widths, std::size_t width) {
-  const auto least = least_widths(table, widths);
+void fit_widths(const std::vector<bool>& right, const std::vector<std::size_t>& least,
+                std::vector<std::size_t>& widths, std::size_t width) {
   for (std::size_t i = 0; i < widths.size(); ++i)
     widths[i] = std::min(widths[i], std::max(width, least[i]));  // more fits in no table
   for (const bool numbers : {true, false})
     while (width_of_line(widths) > width) {
       std::size_t widest = widths.size();
       for (std::size_t i = 0; i < widths.size(); ++i)
-        if (table.right[i] == numbers && widths[i] > least[i] &&
+        if (right[i] == numbers && widths[i] > least[i] &&
             (widest == widths.size() || widths[i] > widths[widest]))
           widest = i;
       if (widest == widths.size()) break;
       --widths[widest];
     }
+}
+
+void fit_widths(const HumanTable& table, std::vector<std::size_t>& widths, std::size_t width) {
+  fit_widths(table.right, least_widths(table, widths), widths, width);
 }
 
 /// Some columns of the table.
@@ -231,24 +235,31 @@ void drop_column(HumanTable& table, std::size_t column) {
   for (auto& row : table.rows) drop(row);
 }
 
-bool fits(const HumanTable& table, std::size_t width) {
-  auto widths = widths_of(table);
-  fit_widths(table, widths, width);
-  return width_of_line(widths) <= width;
-}
-
 /// Leaves out columns that may be, the last first, where then each row fits on a line; else none: a
 /// row that folds anyway has room for all. @returns what was left out, as a line below the table
 std::string make_room(HumanTable& table, std::size_t width) {
-  HumanTable smaller = table;
+  // Looked at once: a table may have a hundred thousand rows.
+  auto right = table.right;
+  auto widths = widths_of(table);
+  auto least = least_widths(table, widths);
+  const auto fits = [&] {
+    auto fitted = widths;
+    fit_widths(right, least, fitted, width);
+    return width_of_line(fitted) <= width;
+  };
+  std::vector<std::size_t> left_out;
   std::string dropped;
-  for (std::size_t i = smaller.columns.size(); i-- > 0 && !fits(smaller, width);) {
-    if (!smaller.if_room[i]) continue;
-    dropped = smaller.columns[i] + (dropped.empty() ? "" : ", ") + dropped;
-    drop_column(smaller, i);
+  for (std::size_t i = table.columns.size(); i-- > 0 && !fits();) {
+    if (!table.if_room[i]) continue;
+    dropped = table.columns[i] + (dropped.empty() ? "" : ", ") + dropped;
+    left_out.push_back(i);
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    right.erase(right.begin() + at);
+    widths.erase(widths.begin() + at);
+    least.erase(least.begin() + at);
   }
-  if (dropped.empty() || !fits(smaller, width)) return "";
-  table = std::move(smaller);
+  if (dropped.empty() || !fits()) return "";
+  for (const std::size_t column : left_out) drop_column(table, column);
   return fmt::format("no room at {} columns for {}; --format csv has all\n", width, dropped);
 }
 
