@@ -330,9 +330,14 @@ std::string Reader::resolve_run(const std::string& name) const {
   if (const auto wanted = runs_back(name)) {
     const auto ids = runs_of_kind(*this, wanted->kind);
     if (wanted->back < ids.size()) return ids[wanted->back];
-    const std::string which = wanted->kind == "run" ? "" : fmt::format(" of {}", wanted->kind);
-    throw Error(ErrorKind::input, fmt::format("run \"{}\": the database holds only {}{}", name,
-                                              counted(ids.size(), "run"), which));
+    const std::string which =
+        wanted->kind == "run" ? " that `run` measured" : fmt::format(" of {}", wanted->kind);
+    const auto all = ids.size() == runs.rows.size()
+                         ? ""
+                         : fmt::format(", of {} in all; `dynamiccl list{}` shows them",
+                                       runs.rows.size(), db_words(path()));
+    throw Error(ErrorKind::input, fmt::format("run \"{}\": the database holds only {}{}{}", name,
+                                              counted(ids.size(), "run"), which, all));
   }
   std::vector<std::string> fitting;
   for (const auto& row : runs.rows) {

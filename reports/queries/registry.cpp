@@ -170,7 +170,7 @@ const std::vector<QueryTheme>& query_themes() {
       {"choices", "What to choose", kQuickstart},
       {"training", "Training", "run experiments/training_grid.toml"},
       {"trust", "Can the figures be trusted", kQuickstart},
-      {"tuning", "Searches", "tune experiments/tune_smoke.toml"},
+      {"tuning", "Searches", "tune search experiments/tune_smoke.toml"},
       {"database", "The database itself", kQuickstart}};
   return themes;
 }

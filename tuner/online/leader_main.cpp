@@ -50,7 +50,8 @@ constexpr const char* kUsage =
     "(20)\n"
     "  --learn-cost N    percent of the job's time so far, of 1,000 steps at least, that settings\n"
     "                    which turn out slower may cost (2); 0: no limit\n"
-    "  --gloo-floor FILE settings file of `dynamiccl tune FILE`: where its rows of Gloo are of "
+    "  --gloo-floor FILE settings file of `dynamiccl tune search FILE`: where its rows of Gloo are "
+    "of "
     "the\n"
     "                    job's place, settings whose calls take twice as long are left\n"
     "  --rounds N        settings of a size that are tried at most (the agent says)\n"
@@ -78,10 +79,11 @@ Number number(const std::string& option, const std::string& text) {
 std::shared_ptr<const GlooTimes> read_floor(const std::string& path) {
   GlooTimes times = gloo_times(read_table(path));
   if (times.rows.empty())
-    throw Error(ErrorKind::input,
-                path +
-                    ": no row of it says what Gloo took; `dynamiccl tune FILE` writes such rows "
-                    "where FILE lists gloo");
+    throw Error(
+        ErrorKind::input,
+        path +
+            ": no row of it says what Gloo took; `dynamiccl tune search FILE` writes such rows "
+            "where FILE lists gloo");
   return std::make_shared<const GlooTimes>(std::move(times));
 }
 

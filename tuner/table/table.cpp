@@ -168,8 +168,8 @@ ConfigurationTable read_table(const std::string& path) {
   require_whole_file(path);
   const auto text = read_file(path);
   if (!text)
-    throw Error(ErrorKind::input,
-                path + ": cannot be read; `dynamiccl tune FILE --table " + path + "` makes it");
+    throw Error(ErrorKind::input, path + ": cannot be read; `dynamiccl tune search FILE --table " +
+                                      path + "` makes it");
   return table_from_json(*text, path);
 }
 

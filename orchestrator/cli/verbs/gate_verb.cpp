@@ -190,8 +190,18 @@ void print_gate(const Gate& gate, const std::string& run, int code, const Shared
   fmt::print("{}", coloured_for_stdout(printable(text)));
 }
 
+void require_reference(const std::string& reference) {
+  std::error_code unseen;
+  if (!reference.ends_with(".sqlite") || std::filesystem::exists(reference, unseen)) return;
+  throw Error(ErrorKind::input,
+              fmt::format("gate: {0}: there is no such file; make it where the speed is known to "
+                          "be good: dynamiccl run FILE --db {0}",
+                          reference));
+}
+
 int run_gate(GateArguments arguments, const Shared& shared) {
   const InterruptGuard guard;
+  require_reference(arguments.reference);
   make_db_folder(shared.db);
   const auto named = parse_side(arguments.reference, {arguments.reference, "last"});
   ComparisonOptions options;

@@ -30,6 +30,9 @@
 namespace dynamiccl {
 namespace {
 
+/// Lines around a table, no wider than it may be.
+void print_prose(const std::string& text) { fmt::print("{}", broken_text(text, stdout_columns())); }
+
 struct PredictArguments {
   std::vector<std::string> machines;
   std::string machine;  ///< the only one of them, or ""
@@ -284,11 +287,12 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
   }
   if (shared.json)
     return fmt::print("{}", render_table(table, OutputFormat::json, predicted_columns()));
-  fmt::print("{} of {} ranks on {} ({}), by {}{}: nothing of it was measured.\n{}",
-             arguments.operation, ranks, printable(machine.name), printable(machine.description),
-             arguments.smpi ? "analytic models and by SimGrid's SMPI" : "analytic models",
-             machine.measured ? ", and from calls of a stored run" : "",
-             render_table(table, OutputFormat::text, predicted_columns(), stdout_columns()));
+  print_prose(fmt::format(
+      "{} of {} ranks on {} ({}), by {}{}: nothing of it was measured.\n", arguments.operation,
+      ranks, printable(machine.name), printable(machine.description),
+      arguments.smpi ? "analytic models and by SimGrid's SMPI" : "analytic models",
+      machine.measured ? ", and from calls of a stored run" : ""));
+  fmt::print("{}", render_table(table, OutputFormat::text, predicted_columns(), stdout_columns()));
 }
 
 /// What algorithms take on one of several machines, the fastest first; times by SMPI of those that
@@ -406,11 +410,12 @@ void print_choices(const PredictArguments& arguments, Shared& shared) {
   }
   const Columns described = with_shared(parse_columns(columns, "predict"));
   if (shared.json) return fmt::print("{}", render_table(table, OutputFormat::json, described));
-  fmt::print("{} on {}, by {}: nothing of it was measured.\n{}", arguments.operation,
-             printable(join(named, ", ")), arguments.smpi ? "SimGrid's SMPI" : "analytic models",
-             render_table(table, OutputFormat::text, described, stdout_columns()));
+  print_prose(fmt::format("{} on {}, by {}: nothing of it was measured.\n", arguments.operation,
+                          printable(join(named, ", ")),
+                          arguments.smpi ? "SimGrid's SMPI" : "analytic models"));
+  fmt::print("{}", render_table(table, OutputFormat::text, described, stdout_columns()));
   for (std::size_t m = 0; m < machines.size(); ++m)
-    fmt::print("{}", printable(kept_line(machines[m].name, kept[m])));
+    print_prose(printable(kept_line(machines[m].name, kept[m])));
 }
 
 /// What a rank must hold, next to what it has.
@@ -450,12 +455,14 @@ void print_traffic(const PredictArguments& arguments, const Shared& shared) {
   }
   if (shared.json)
     return fmt::print("{}", render_table(table, OutputFormat::json, traffic_columns()));
-  fmt::print(
+  print_prose(fmt::format(
       "One step of {} on {} ranks of {} (data {}, tensor {}, pipeline {}): nothing of it was "
-      "measured.\n{}{}one after another {:.4g} s of communication\n",
+      "measured.\n{}",
       model.name, ranks, printable(machine.name), parallelism.data, parallelism.tensor,
-      parallelism.pipeline, memory_line(model, parallelism, machine),
-      render_table(table, OutputFormat::text, traffic_columns(), stdout_columns()), total_us / 1e6);
+      parallelism.pipeline, memory_line(model, parallelism, machine)));
+  fmt::print("{}one after another {:.4g} s of communication\n",
+             render_table(table, OutputFormat::text, traffic_columns(), stdout_columns()),
+             total_us / 1e6);
 }
 
 /// The list of machines answers none of these.

@@ -552,7 +552,9 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
       code = finish_search(tuning.search_and_confirm(), arguments, out, command.plugin, info,
                            shared, console);
     }
-    store.end_run(info.id, interrupted() ? "interrupted" : "complete");
+    // `last` passes over tries that came to nothing.
+    const bool nothing = arguments.online && code == exit_code::kUnclear;
+    store.end_run(info.id, interrupted() ? "interrupted" : nothing ? "failed" : "complete");
   } catch (...) {
     store.end_run(info.id, "failed");
     throw;

@@ -67,7 +67,8 @@ void JobTuning::require_tunable(const JobTrialResult& seen) const {
             "NCCL_CONF_FILE), reach its first collective within --trial-seconds, and see {} and "
             "{}; NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}\nOf a job "
             "that communicates by MPI or Gloo no rank was seen that had such a library loaded from "
-            "a file of its own",
+            "a file of its own; one of Gloo, whose calls nobody can watch, is judged by the time "
+            "of the whole command, with `tune --whole -- COMMAND`",
             seen.seconds,
             seen.without_gpu ? "; no GPU is here, so it was not waited for until --trial-seconds"
                              : "",

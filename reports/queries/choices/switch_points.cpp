@@ -151,7 +151,7 @@ ratio verdict launches
                 "; the fastest of many is chosen after the fact, so that its ratio is too low by "
                 "a little: `tune` confirms on fresh launches",
       .needs = "algorithms or settings of one operation, swept over sizes",
-      .measured_by = "tune experiments/tune_smoke.toml --sweep",
+      .measured_by = "tune sweep experiments/tune_smoke.toml",
       .of_figures = switch_table};
 }
 

@@ -429,7 +429,7 @@ TEST_CASE("an empty answer says why, and what to type for another", "[G-01]") {
                                    "dynamiccl run experiments/training_grid.toml" +
                                    db));
   CHECK_THAT(why("decisions"),
-             ContainsSubstring("  dynamiccl tune experiments/tune_smoke.toml" + db));
+             ContainsSubstring("  dynamiccl tune search experiments/tune_smoke.toml" + db));
   CHECK_THAT(why("floor"), ContainsSubstring("it needs NCCL and Gloo in the same cells"));
   // No row is an answer here.
   CHECK_THAT(why("events"), ContainsSubstring("has none: nothing out of the ordinary was noted") &&
