@@ -133,7 +133,7 @@ struct EnvironmentPlan {
   std::vector<std::string> kill_command;
   /// How long that may take. Containers of this machine are removed right after an interrupt, nodes
   /// are not.
-  std::chrono::seconds kill_patience{5};
+  std::chrono::seconds kill_timeout{5};
 
   /// Every argv that starts the environment, in order.
   [[nodiscard]] std::vector<std::vector<std::string>> commands() const;

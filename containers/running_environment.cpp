@@ -6,7 +6,7 @@ namespace dynamiccl {
 
 void Environment::end_ranks() const {
   CommandOptions options;
-  options.timeout = plan_.kill_patience;
+  options.timeout = plan_.kill_timeout;
   if (!plan_.kill_command.empty()) run_command(plan_.kill_command, options);
 }
 

@@ -29,7 +29,7 @@ class Environment {
   }
   /// Ends every process of a killed launch; the containers stay. For use after the launcher's
   /// process group was killed: launchers put ranks into groups of their own. Takes no longer than
-  /// the plan's patience, as whoever has interrupted a run waits for it.
+  /// the plan's timeout, as whoever has interrupted a run waits for it.
   virtual void end_ranks() const;
   /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
   /// (no secrets).

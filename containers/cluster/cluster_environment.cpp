@@ -228,7 +228,7 @@ EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartReque
                              name, prefix_on_nodes(profile, request, name));
   if (profile.kind == EnvironmentKind::singularity) plan.mounts = planned_mounts({}, "", request);
   plan.kill_command = kill_everywhere(session, placed, name);
-  plan.kill_patience = std::chrono::seconds(60);
+  plan.kill_timeout = std::chrono::seconds(60);
   for (const auto& node : options.dealt ? dealt_in_turn(placed) : placed)
     plan.starts.push_back({node.slots, remote_prefix(options, node.name), "", rank_marks(name, ""),
                            plan.shape.rank_prefix, true});

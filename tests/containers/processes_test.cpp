@@ -66,7 +66,7 @@ class Stuck : public Environment {
   explicit Stuck(const StartRequest& request) : Environment(request) {
     EnvironmentPlan plan;
     plan.kill_command = {"sleep", "600"};
-    plan.kill_patience = std::chrono::seconds(1);
+    plan.kill_timeout = std::chrono::seconds(1);
     use_plan(plan);
   }
   [[nodiscard]] nlohmann::json provenance() const override { return {}; }
@@ -75,7 +75,7 @@ class Stuck : public Environment {
 
 }  // namespace
 
-TEST_CASE("ending ranks waits no longer than the plan's patience, for no command on this machine") {
+TEST_CASE("ending ranks waits no longer than the plan's timeout, for no command on this machine") {
   const auto began = std::chrono::steady_clock::now();
   StartRequest request;
   request.run_id = "test-stuck-" + std::to_string(getpid());
