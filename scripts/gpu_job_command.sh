@@ -1,4 +1,5 @@
-# Sourced by gpu_job_*.sh: writes $out/job.sh, a plain PyTorch job of RANKS (2) ranks with a GPU each, as WALL says, and
+# Sourced by gpu_job_*.sh: writes $out/job.sh, a plain PyTorch job of RANKS (2) ranks with a GPU each, as WALL says (over
+# loopback they take turns on the GPUs where there are fewer, each a host of its own to NCCL, which refuses two of one host), and
 # $out/bare.sh, the same without containers: NVLink with GPU_NODES=all, else NCCL's shared memory.
 # WALL=docker: GPU_NODES=own (default) or all, the device nodes of a container.
 #   job_command MODEL        MODEL: one of scripts/ddp_steps.py, or "sizes": all-reduces of 4 KiB to 64 MiB in turn
@@ -48,9 +49,12 @@ done
 JOB
   else
     export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1
+    local gpus own_gpu='$rank'
+    gpus=$(nvidia-smi -L | wc -l)
+    if [ "$gpus" -gt 0 ] && [ "$gpus" -le "$last" ]; then own_gpu="\$((rank % $gpus)) NCCL_HOSTID=rank-\$rank"; fi
     cat >>"$out/job.sh" <<JOB
 for rank in {0..$last}; do
-  RANK=\$rank CUDA_VISIBLE_DEVICES=\$rank ${job[*]} --steps "\$1" --each "\$2" & pids+=(\$!)
+  RANK=\$rank CUDA_VISIBLE_DEVICES=$own_gpu ${job[*]} --steps "\$1" --each "\$2" & pids+=(\$!)
 done
 JOB
   fi

@@ -11,12 +11,13 @@
 # JOB: sizes (default, scripts/nccl_sizes.py) or a model of scripts/ddp_steps.py: bert-medium has even, short steps.
 # WALL=loopback (default) or docker, as gpu_job_tune.sh. All sides have the launch settings that the part "table" found, or
 # LAUNCH (NCCL_NET=Socket NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8). PAIRS (3); SIDES ("table online"); AGENT (ppo): who learns;
-# STEPS (1000), of which those after LATE (300) are compared; NEAR (300): steps of the neighbour. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
+# STEPS (1000), of which those after LATE (300) are compared; NEAR (300): steps of the neighbour; LEARN_COST (2): --learn-cost; WITHIN
+# (120): seconds that an accompanied job may take. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
 # answer.txt, online.sqlite.xz. About five minutes in all:
 #   WALL=docker JOB=bert-medium PAIRS=2 scripts/gpu_job_online.sh OUTPUT/bert learn pairs neighbour
 #   WALL=docker JOB=sizes PAIRS=2 scripts/gpu_job_online.sh OUTPUT/sizes learn pairs
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -66,7 +67,8 @@ launch_settings() {
 }
 
 accompanied() { # STEPS FILE LOG
-  timeout --signal=INT --kill-after=30 120 "$programs/dynamiccl" tune --online --call-agent "$agent" --db "$out/online.sqlite" \
+  timeout --signal=INT --kill-after=30 "${WITHIN:-120}" "$programs/dynamiccl" tune --online --call-agent "$agent" \
+    --learn-cost "${LEARN_COST:-2}" --db "$out/online.sqlite" \
     --out "$out/nothing" -- "$out/job.sh" "$1" "$2" >>"$3" 2>&1
 }
 
@@ -247,19 +249,32 @@ if pairs:
 beside, near = launches("beside"), launches("neighbour")
 if beside and near:
     begun, ended = near[0][0][1] - near[0][0][0] / 1e3, near[0][-1][1]
-    parts = {"before": [t for t, end in beside[0][300:] if end < begun - 1],
-             "beside it": [t for t, end in beside[0] if begun + 0.5 < end < ended],
-             "after it": [t for t, end in beside[0] if end > ended + 1]}
+    steps, log = beside[0], open(f"{sys.argv[1]}/online-neighbour.log").read()
+    parts = {"before": [t for t, end in steps[LATE:] if end < begun - 1],
+             "beside it": [t for t, end in steps if begun + 0.5 < end < ended],
+             "after it": [t for t, end in steps if end > ended + 1]}
     print(f"a step's median, ms, the neighbour's steps taking {ended - begun:.1f} s: " +
           ", ".join(f"{name} {statistics.median(t):.2f} ({len(t)})" for name, t in parts.items() if t))
-    calls = 50 if sys.argv[2] == "sizes" else 0
-    for line in open(f"{sys.argv[1]}/online-neighbour.log"):
+    calls = 50 if sys.argv[2] == "sizes" else int((re.findall(r" steps?, (\d+) calls? each", log) or [0])[-1])
+    settled = []
+    for line in log.splitlines():
         when, _, said = line.strip().partition(" ")
         if " searched anew" in said or "settled" in said.partition(": ")[2][:7]:
             at = float(when) - begun
-            done = sum(begun < end <= begun + at for _, end in beside[0])
+            if "searched anew" not in said: settled.append(float(when))
+            done = sum(begun < end <= begun + at for _, end in steps)
             print(f"{at:9.3f} s after the neighbour's first step began" +
                   (f", {done} steps ({calls * done} to {calls * (done + 1)} calls)" if at > 0 else "") + f": {said}")
+    for what, since, until in ("came", begun, ended), ("went", ended, steps[-1][1]):
+        last = max([when for when in settled if since < when < until], default=None)
+        pace = [t for t, end in steps if (last or since + 1) < end < until]
+        if not last or len(pace) < 5:
+            print(f"the neighbour {what}: " + ("nothing settled anew meanwhile" if not last else "too few steps after it to tell"))
+            continue
+        pace = statistics.median(pace)
+        lost = sum(t / pace - 1 for t, end in steps if since < end <= last)
+        print(f"the neighbour {what}: settled anew after {last - since:.1f} s; until then {lost:.1f} steps were lost "
+              f"({lost * calls:.0f} calls) against the pace of {pace:.2f} ms after it")
 PYTHON
 xz -kf "$out/online.sqlite" 2>/dev/null; rm -f "$out"/online.sqlite "$out"/online.sqlite-*
 rm -rf "$out"/tuned/launches "$out"/tuned/network "$out"/nothing
