@@ -110,9 +110,8 @@ std::map<std::string, EnvironmentProfile> load_profiles(const std::vector<std::s
 /// Parses one profile's TOML text; `source` names it in errors. `known` are the profiles that
 /// `extends = "NAME"` may start from; `notes` as above.
 /// @throws Error(input) with source:line:col
-EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source);
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source,
-                                 const std::map<std::string, EnvironmentProfile>& known,
+                                 const std::map<std::string, EnvironmentProfile>& known = {},
                                  std::vector<std::string>* notes = nullptr);
 
 /// @throws Error(input) listing the known profiles, with the nearest one suggested

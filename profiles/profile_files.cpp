@@ -136,10 +136,6 @@ EnvironmentProfile parse_profile(const std::string& toml_text, const std::string
   return Folder(std::move(files), known, notes).resolve_all().at(name);
 }
 
-EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source) {
-  return parse_profile(toml_text, source, {});
-}
-
 ProfileMap load_profiles(const std::vector<std::string>& folders, std::vector<std::string>* notes) {
   ProfileMap profiles;
   for (const std::string& folder : folders)

@@ -313,7 +313,7 @@ class Start {
   }
 
   void watch_interrupts() {
-    if (!options_.interruptible || interrupt_descriptor() < 0) return;
+    if (interrupt_descriptor() < 0) return;
     if (interrupt_signal() != 0) outcome_.interrupted_by = interrupt_signal();
     interrupt_.assign(fcntl(interrupt_descriptor(), F_DUPFD_CLOEXEC, 0));
     wait_for_interrupt();

@@ -25,8 +25,6 @@ struct ProcessOptions {
   std::string marker;
   /// Each command's last this many bytes of stdout and of stderr are kept.
   std::size_t kept_bytes = std::size_t{64} * 1024;
-  /// Stop when a signal is noted (needs an InterruptGuard).
-  bool interruptible = true;
   /// Whatever the commands have started ends with them, in other sessions and without the marker
   /// too. What they leave is carried away from here by `clean` when this process is killed.
   bool keeps_none = false;

@@ -21,7 +21,15 @@ Task task_of_four() {
   return task;
 }
 
-Trial timed(std::size_t arm) { return {true, Micros(arm == 2 ? 50.0 : 100.0)}; }
+/// @returns what was measured
+std::vector<std::size_t> measure_all(TaskLoop& loop, const Task& task) {
+  std::vector<std::size_t> arms;
+  while (!loop.finished(task)) {
+    arms.push_back(loop.next(task).arm);
+    loop.observe(task, Trial{true, Micros(arms.back() == 2 ? 50.0 : 100.0)});
+  }
+  return arms;
+}
 
 }  // namespace
 
@@ -29,17 +37,7 @@ TEST_CASE("the loop measures until its agent is finished, and then recommends") 
   const Task task = task_of_four();
   const auto agent = make_agent("exhaustive", {});
   TaskLoop loop(*agent);
-  std::vector<std::size_t> arms;
-  int seen = 0;
-  run_loop(
-      loop, task,
-      [&](std::size_t arm) {
-        arms.push_back(arm);
-        return timed(arm);
-      },
-      [&] { ++seen; });
-  CHECK(arms == std::vector<std::size_t>{0, 1, 2, 3});
-  CHECK(seen == 4);
+  CHECK(measure_all(loop, task) == std::vector<std::size_t>{0, 1, 2, 3});
   CHECK(loop.steps() == 4);
   CHECK(loop.finished(task));
   CHECK(loop.recommend(task) == 2);
@@ -51,7 +49,7 @@ TEST_CASE("a loop whose measurements are spent asks for no more") {
   const Task task = task_of_four();
   const auto agent = make_agent("exhaustive", {});
   TaskLoop loop(*agent, 3);
-  run_loop(loop, task, timed, [] {});
+  CHECK(measure_all(loop, task).size() == 3);
   CHECK(loop.steps() == 3);
   CHECK(loop.finished(task));
   CHECK(loop.propose(task).arm == 2);

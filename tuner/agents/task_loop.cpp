@@ -57,12 +57,4 @@ StepOutcome outcome_of(const LoopStep& step, Micros call, Micros reference) {
   return outcome;
 }
 
-void run_loop(TaskLoop& loop, const Task& task, const std::function<Trial(std::size_t)>& measure,
-              const std::function<void()>& seen) {
-  while (!loop.finished(task)) {
-    loop.observe(task, measure(loop.next(task).arm));
-    seen();
-  }
-}
-
 }  // namespace dynamiccl

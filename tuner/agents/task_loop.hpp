@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 
 #include "tuner/agents/agent.hpp"
@@ -76,11 +75,5 @@ void push_history(State& state, double relative);
 /// What the step brought, as the reward is made from it: a call that took `call`, under the default
 /// `reference`. The call stands for the job's step too.
 StepOutcome outcome_of(const LoopStep& step, Micros call, Micros reference);
-
-/// The loop where measuring is a call that returns.
-/// @param seen called after each measurement
-void run_loop(TaskLoop& loop, const Task& task,
-              const std::function<Trial(std::size_t arm)>& measure,
-              const std::function<void()>& seen);
 
 }  // namespace dynamiccl

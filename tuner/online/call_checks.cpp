@@ -48,10 +48,9 @@ bool CallDriver::waited_for(std::size_t steps, std::int64_t since_ns) const {
 }
 
 bool CallDriver::enough_steps(std::optional<StepReading>& step) const {
-  constexpr std::size_t kCheckSteps = 5;
-  const std::size_t wanted = std::max(kCheckSteps, options_.steps_per_trial);
+  constexpr std::size_t kSteps = 5;
   step = reading();
-  return (step && step->steps >= wanted) || waited_for(wanted, check_ns_);
+  return (step && step->steps >= kSteps) || waited_for(kSteps, check_ns_);
 }
 
 void CallDriver::go_on(Check next) {
@@ -97,8 +96,7 @@ void CallDriver::take_back(const StepReading& old, const char* to) {
 
 bool CallDriver::is_above_floor(const Learning& learning, Micros time) const {
   return learning.machine.kept != 0 && learning.floor &&
-         judge_trial(true, time, Micros{}, learning.floor, options_.limits) ==
-             GuardVerdict::above_gloo_floor;
+         judge_trial(true, time, Micros{}, learning.floor) == GuardVerdict::above_gloo_floor;
 }
 
 bool CallDriver::hold_to_floor(Learning& learning, Micros time) {

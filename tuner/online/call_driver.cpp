@@ -16,6 +16,8 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::int64_t kMostAhead = 4096;
+/// Sizes that take less than this share of the collectives' time are left alone.
+constexpr double kLeastShare = 0.01;
 /// A size whose calls are seen for the first time is worth a task after so many of them.
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
@@ -43,7 +45,7 @@ std::vector<double> predicted_log_us(const ActionSpace& space,
 }  // namespace
 
 CallDriver::CallDriver(std::shared_ptr<Region> region, const LearnerOptions& options)
-    : leader_(std::move(region)), options_(options), ahead_(options.ahead) {
+    : leader_(std::move(region)), options_(options) {
   if (options.shared_agent == nullptr)
     own_agent_ = make_agent(options.agent, options.agent_options);
   agent_ = own_agent_ != nullptr ? own_agent_.get() : options.shared_agent;
@@ -133,8 +135,7 @@ void CallDriver::find_tasks() {
       if (known->second.machine.stage == TaskStage::settled) known->second.share = us / all_us;
       continue;
     }
-    if (us < options_.least_share * all_us ||
-        leader_.observe(cell.function, cell.bin).calls < kFewCalls)
+    if (us < kLeastShare * all_us || leader_.observe(cell.function, cell.bin).calls < kFewCalls)
       continue;
     Learning learning = make_task(cell);
     learning.share = us / all_us;
@@ -221,9 +222,10 @@ std::optional<StepReading> CallDriver::reading() const {
 
 bool CallDriver::base_known() {
   if (base_step_ || !options_.steps || !(table_ == base_)) return true;
-  if (waited_for(options_.steps_per_trial, search_ns_)) return true;
+  constexpr std::size_t kSteps = 3;
+  if (waited_for(kSteps, search_ns_)) return true;
   auto step = reading();
-  if (!step || step->steps < options_.steps_per_trial) return false;
+  if (!step || step->steps < kSteps) return false;
   // What went before the change that the search is for says nothing.
   if (alarms_ > 0 && options_.recent_step)
     if (const auto recent = options_.recent_step(epoch_)) *step = {5, *recent, step->spread};
@@ -272,7 +274,7 @@ void CallDriver::record(const Learning& learning, const LoopStep& done, std::int
     StepOutcome outcome = outcome_of(done, Micros(us), Micros(learning.default_us));
     // A trial is shorter than a step: its calls stand for it.
     outcome.fault = learning.guard == GuardVerdict::failed;
-    const RewardTerms terms = reward(outcome, options_.weights);
+    const RewardTerms terms = reward(outcome);
     record.reward = terms.total();
     record.reward_terms = reward_json(terms);
   }
@@ -290,7 +292,7 @@ void CallDriver::learn(Learning& learning, double log_us, std::int64_t calls) {
   }
   // The library's own choice is what a guard falls back on: it is recorded, not judged.
   learning.guard = judge_trial(true, Micros(us), Micros(learning.default_us),
-                               arm != 0 ? learning.floor : std::nullopt, options_.limits);
+                               arm != 0 ? learning.floor : std::nullopt);
   std::optional<double> relative;
   if (learning.default_us > 0) relative = std::log(us / learning.default_us);
   record(learning, learning.loop.observe(learning.task, Trial{true, Micros(us)}, relative), calls,
@@ -307,8 +309,7 @@ void CallDriver::settle(Learning& learning) {
       learning.below_floor && learning.machine.kept == 0
           ? GuardVerdict::above_gloo_floor
           : judge_trial(true, Micros(std::max(learning.last_us, 1e-3)), Micros(learning.default_us),
-                        learning.machine.kept != 0 ? learning.floor : std::nullopt,
-                        options_.limits);
+                        learning.machine.kept != 0 ? learning.floor : std::nullopt);
 }
 
 void CallDriver::begin_trial(Learning& learning, const Choice& choice) {
@@ -493,7 +494,7 @@ std::vector<TableEntry> CallDriver::entries() const {
     entry.setting = space.setting(space.arms()[arm]);
     entry.arm = space.text(space.arms()[arm]);
     if (learning.guard != GuardVerdict::pass) entry.flags.emplace_back(name_of(learning.guard));
-    if (learning.floor && learning.last_us > options_.limits.sanity_floor * learning.floor->count())
+    if (learning.floor && learning.last_us > GuardLimits{}.sanity_floor * learning.floor->count())
       entry.flags.emplace_back(kBelowFloor);
     entry.evidence.default_us = learning.default_us;
     entry.evidence.tuned_us = learning.last_us;

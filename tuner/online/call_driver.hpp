@@ -35,8 +35,6 @@ struct LearnerOptions {
   std::string regime_id{};  ///< that records name; "" = the same
   std::string regime_name{};
   State state{};  ///< static part
-  GuardLimits limits{};
-  RewardWeights weights{};
   /// A setting of a size that is neither clearly slower nor faster is given up after so many calls
   /// of it, and two bursts of them.
   std::uint32_t calls_per_trial = 20;
@@ -46,14 +44,6 @@ struct LearnerOptions {
   /// Of the time of so many steps at least: a job that has just begun is believed to last that
   /// long.
   std::size_t least_horizon = 1000;
-  /// Steps under one table before it is judged, where steps are known.
-  std::size_t steps_per_trial = 3;
-  /// Calls between the furthest rank and a boundary at first; doubled when a proposal fails.
-  /// What is tried runs for as many calls more. Across hosts ranks wait at a boundary that is too
-  /// near: there it is 16 at least.
-  std::int64_t ahead = 8;
-  /// Sizes that take less than this share of the collectives' time are left alone.
-  double least_share = 0.01;
   /// Settings of a size that are tried at most; 0: the agent says.
   int most_rounds = 0;
   /// The table that the job was started with, as rows of arms are unknown for it.
@@ -253,7 +243,9 @@ class CallDriver {
   /// shows a change to all of them long before one size has enough calls.
   Trigger together_{{.least_change = 0.8}};
   std::uint32_t together_epoch_ = 0;
-  std::int64_t ahead_;
+  /// Calls between the furthest rank and a boundary; doubled when a proposal fails. What is tried
+  /// runs for as many calls more.
+  std::int64_t ahead_ = 8;
   bool proposing_ = false;
   bool admitted_ = false;
   bool unknown_table_ = false;

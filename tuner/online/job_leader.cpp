@@ -63,7 +63,6 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
   LearnerOptions options;
   options.shared_agent = agent_.get();
   options.author = author_;
-  options.space = options_.space;
   std::uint32_t possible = 0;
   for (std::size_t function = 0; function < kCallFunctions; ++function)
     possible |= watch_.possible(function);

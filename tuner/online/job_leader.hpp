@@ -22,7 +22,6 @@ struct JobLeaderOptions {
   AgentOptions agent_options{};
   /// Keeps what earlier launches of the job have taught; nullptr: an agent of the leader's own.
   std::shared_ptr<Agent> kept_agent{};
-  SpaceOptions space{};
   /// probe_facts() of this machine.
   nlohmann::json host_facts = nlohmann::json::object();
   /// Distinguishes launches with different launch settings: what is learnt under one is only akin

@@ -70,7 +70,6 @@ JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds,
   request.leader.agent = options_.call_agent == "none" ? "default" : options_.call_agent;
   request.leader.agent_options = options_.agent_options;
   request.leader.kept_agent = call_agent_;
-  request.leader.calls_per_trial = options_.calls_per_trial;
   request.leader.gloo = options_.gloo;
   request.leader.parallelism = options_.parallelism;
   // A trial is there to learn in, whatever it costs.

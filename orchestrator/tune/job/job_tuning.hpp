@@ -33,7 +33,6 @@ struct JobTuningOptions {
   std::size_t steps = 12;
   std::size_t warmup = 3;
   double learn_seconds = 10;
-  std::uint32_t calls_per_trial = 20;
   double learn_cost = 0.02;  ///< see LearnerOptions; where the job is started once
   JobConstraints constraints{};
   std::shared_ptr<const GlooTimes> gloo{};       ///< what Gloo took; see GlooFloor
