@@ -137,10 +137,12 @@ void say_ready(int pipe) {
   close(pipe);
 }
 
+/// @param after the connection to the next neighbour, which sends nothing: what comes is its end
 /// @returns a connection from the neighbour before; -1 when none came in time
-int accepted(int listener) {
-  pollfd one{listener, POLLIN, 0};
-  return poll(&one, 1, kWaitS * 1000) == 1 ? accept(listener, nullptr, nullptr) : -1;
+int accepted(int listener, int after) {
+  std::array<pollfd, 2> both{{{listener, POLLIN, 0}, {after, POLLIN, 0}}};
+  const bool came = poll(both.data(), both.size(), kWaitS * 1000) > 0 && both[0].revents != 0;
+  return came ? accept(listener, nullptr, nullptr) : -1;
 }
 
 int joined(const Place& place) {
@@ -152,7 +154,9 @@ int joined(const Place& place) {
     // A socket of its own for each try: what a failed connect leaves is unspecified.
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     if (connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return socket;
+    const bool gone = errno == ECONNREFUSED;  // it listened before anybody knew where
     close(socket);
+    if (gone) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return -1;
@@ -183,7 +187,7 @@ int exchange(bool computes, const std::string& gpu, int ready, int listener, con
   Computing computing(computes ? gpu : "");
   // The neighbour before waits in the listener's queue until it is accepted.
   const int after = joined(next);
-  const int before = after < 0 ? -1 : accepted(listener);
+  const int before = after < 0 ? -1 : accepted(listener, after);
   if (before < 0) return 1;
   say_ready(ready);
   const std::vector<char> out(std::size_t{256} << 10, 'x');
@@ -295,13 +299,16 @@ Neighbour::Neighbour(Communicator& comm, const std::string& kind) {
   }
   const auto [listener, own] = listen_here();
   const Place next = next_of(comm, own);
-  await(comm, {gpu, std::to_string(listener), std::to_string(next.address.s_addr),
-               std::to_string(next.port)});
-  close(listener);
+  await(comm,
+        {gpu, std::to_string(listener), std::to_string(next.address.s_addr),
+         std::to_string(next.port)},
+        listener);
 }
 
-void Neighbour::await(Communicator& comm, std::vector<std::string> arguments) {
+void Neighbour::await(Communicator& comm, std::vector<std::string> arguments, int listener) {
   const Started started = start(kind_, std::move(arguments));
+  // Held by the neighbour alone, so that its peers see when it has ended.
+  if (listener >= 0) close(listener);
   child_ = started.child;
   const bool ready = is_ready(started.ready);
   close(started.ready);

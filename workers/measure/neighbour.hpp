@@ -38,7 +38,7 @@ class Neighbour {
   double end(Communicator& comm);
 
  private:
-  void await(Communicator& comm, std::vector<std::string> arguments);
+  void await(Communicator& comm, std::vector<std::string> arguments, int listener = -1);
   double stop();
 
   std::string kind_;
