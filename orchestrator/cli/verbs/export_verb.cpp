@@ -225,6 +225,21 @@ void refuse_unless_all_default(const ConfigurationTable& table,
        shared, answer);
 }
 
+/// Formats of libraries of which the regime has no rows are left out where another one has some.
+std::vector<ExportFormat> formats_of(const ConfigurationTable& table, const std::string& regime,
+                                     const std::vector<ExportFormat>& formats) {
+  std::vector<ExportFormat> asked;
+  for (const ExportFormat format : formats) {
+    bool here = false;
+    bool elsewhere = false;
+    for (const TableEntry& entry : table.entries)
+      if (name_of(entry.key.task.backend) == name_of(format))
+        (entry.key.regime == regime ? here : elsewhere) = true;
+    if (here || !elsewhere) asked.push_back(format);
+  }
+  return asked;
+}
+
 /// A table of several regimes: a folder for each.
 std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
                                         const std::vector<ExportFormat>& formats,
@@ -233,22 +248,22 @@ std::vector<ReadyExport> export_regimes(const ConfigurationTable& table,
                                         nlohmann::json& answer) {
   const fs::path base = options.folder;
   std::vector<ReadyExport> ready;
-  std::string last;
+  std::vector<std::string> lacking;
   for (const TableRegime* regime : regimes) require_folder_name(*regime);
   for (const TableRegime* regime : regimes) {
     options.regime = regime->id;
     options.folder = (base / regime->id).string();
-    const auto lacking = export_formats(table, formats, options,
-                                        fmt::format("{} ({}), ", regime->name, regime->id), ready);
-    note(lacking, shared, answer);
-    if (!lacking.empty()) last = lacking.back();
+    for (auto& line : export_formats(table, formats_of(table, regime->id, formats), options,
+                                     fmt::format("{} ({}), ", regime->name, regime->id), ready))
+      lacking.push_back(std::move(line));
   }
   if (has_no_file(ready))
-    refuse_unless_all_default(table, formats,
-                              "none of the table's regimes has anything for these formats; the "
-                              "last: " +
-                                  last,
-                              shared, answer);
+    refuse_unless_all_default(
+        table, formats,
+        "none of the table's regimes has anything for these formats:\n  " + join(lacking, "\n  "),
+        shared, answer);
+  else
+    note(lacking, shared, answer);
   return ready;
 }
 

@@ -236,3 +236,27 @@ TEST_CASE(
   CHECK(one.exit_code == 2);
   CHECK(one.err.find("the table has no rows of Open MPI") != std::string::npos);
 }
+
+TEST_CASE("export says of each regime what its own library lacks, and of no other library") {
+  const testing::Folder folder;
+  ConfigurationTable table;
+  const auto add = [&](const std::string& regime, Backend backend, const std::string& algorithm) {
+    table.put_regime({regime, "of " + regime, nlohmann::json::object()});
+    TableEntry entry;
+    entry.key = {regime, {Collective::allreduce, {16}, 2, 1, Architecture::ring, backend}};
+    entry.size = Bytes(1U << 16);
+    entry.setting.algorithm = entry.arm = algorithm;
+    table.put(entry);
+  };
+  add("with-mpich", Backend::mpich, "recursive_doubling");
+  add("with-gloo", Backend::gloo, "");
+  write_table(table, folder.path("t.json"));
+  const auto exported = run(
+      {"export", folder.path("t.json"), "--format", "openmpi,mpich", "--out", folder.path("o")});
+  INFO(exported.err);
+  CHECK(exported.exit_code == 2);
+  CHECK(exported.err.find("of with-mpich (with-mpich), mpich: ") != std::string::npos);
+  CHECK(exported.err.find("tune check FILE TABLE") != std::string::npos);
+  CHECK(exported.err.find("(with-gloo), mpich") == std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder.path("o")));
+}
