@@ -215,7 +215,7 @@ bool Chromium::open_report(const std::string& path, const Screen& screen) {
 }
 
 bool Chromium::becomes_true(const std::string& expression) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
     if (evaluate("!!(" + expression + ")") == true) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(30));

@@ -56,7 +56,7 @@ std::string paced_job(const Program& program, const std::string& lines) {
 
 }  // namespace
 
-// The order has a say: CTest runs thirds of these cases beside each other (CMakeLists.txt).
+// The order has a say: CTest runs quarters of these cases beside each other (CMakeLists.txt).
 TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts it, every choice",
           "[C-15][C-39][E-64][E-102][E-109][E-133]") {
   const OverSockets sockets;

@@ -163,7 +163,7 @@ bool is_built(const std::string& backend) {
 /// What the program that a test starts finds in its environment.
 class ShortSilence {
  public:
-  ShortSilence() { setenv("DYNAMICCL_STOPPED_S", "2", 1); }
+  explicit ShortSilence(const char* seconds = "2") { setenv("DYNAMICCL_STOPPED_S", seconds, 1); }
   ~ShortSilence() { unsetenv("DYNAMICCL_STOPPED_S"); }
 };
 
@@ -192,7 +192,7 @@ TEST_CASE("a killed or stopped rank ends its training over every library",
 }
 
 TEST_CASE("a slow worker is not taken for stopped", "[d-13][safety]") {
-  const ShortSilence silence;
+  const ShortSilence silence("1");
   const Program program;
   // Each of its steps takes longer than anybody may be stopped.
   const auto run = program.run({"run", program.file("slow.toml", R"(name = "slow"
@@ -203,14 +203,25 @@ architecture = "ps"
 ranks = 3
 [[work]]
 training = "bsp-ps"
-synchronisation = ["ssp", "local"]
+synchronisation = "ssp"
+model = "cnn-small"
+batch = 4
+samples = 64
+threads = 1
+steps = 1
+pace = 400
+slow_factor = 3
+slow_worker = 1
+[[work]]
+training = "bsp-ps"
+synchronisation = "local"
 local_steps = 2
 model = "cnn-small"
 batch = 4
 samples = 64
 threads = 1
 steps = 1
-pace = 800
+pace = 400
 slow_factor = 3
 slow_worker = 1
 [protocol]
@@ -223,6 +234,7 @@ verify = false
   INFO(run.err);
   CHECK(run.exit_code == 0);
   CHECK(program.value(kOkLaunches) == 1);
+  CHECK(program.value("SELECT count(*) FROM measurement WHERE status = 'ok'") == 2);
 }
 
 TEST_CASE("a start that failed by an interface that was gone says so, and what to do", "[safety]") {

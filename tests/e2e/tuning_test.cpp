@@ -184,7 +184,7 @@ TEST_CASE("a search holds settings against each other by one cadence") {
   const Program program;
   const std::string file =
       program.file("search.toml", one_cell("\"bare-metal\"", "gloo") +
-                                      "[protocol]\nwarmup = 50\niterations = 5\n"
+                                      "[protocol]\nwarmup = 10\niterations = 5\n"
                                       "batch_target = \"30ms\"\nmax_batch = 100000\n"
                                       "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
                                       "budget_percent = 100\n"

@@ -211,7 +211,7 @@ TEST_CASE("one codec of each kind trains, Gloo, briefly", "[c-48][d-58][d-69][d-
 
 TEST_CASE("codecs that go by all workers' sums train, Gloo, briefly",
           "[c-48][d-62][d-63][d-72][d-86][d-88]") {
-  run_and_check(Backend::gloo, 4,
+  run_and_check(Backend::gloo, 3,
                 {{Codec::gtopk, TrainingMethod::bsp_a2a},
                  {Codec::diana, TrainingMethod::wfbp_a2a},
                  {Codec::sketch, TrainingMethod::bsp_a2a},

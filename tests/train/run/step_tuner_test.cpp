@@ -152,9 +152,12 @@ TEST_CASE("a table sets the library's all-reduces from the first step on", "[lon
 
 TEST_CASE("where switches sum, as declared, a training keeps the library's own settings",
           "[E-144]") {
-  const bool online = GENERATE(true, false);
-  const auto job = pair_of(Backend::gloo, 2, TrainingMethod::bsp_a2a, 12,
-                           online ? kOnlineTuner : "some/where/tuned.json");
+  // Both ask the guard: an agent, and a table.
+  const auto job = pair_of(Backend::gloo, 2, TrainingMethod::bsp_a2a, 12, kOnlineTuner);
+  TrainingSpec by_table = parsed_training(job->config.cells[1]);
+  by_table.tuner = "some/where/tuned.json";
+  job->config.cells[0] = training_cell(by_table);
+  job->config.cells[0].id = "by table";
   job->environment["DYNAMICCL_DECLARED"] = R"({"aggregation":"switchml"})";
   ConfigurationTable table;
   table.put_regime({"r", "somewhere else", nlohmann::json::object()});
@@ -163,17 +166,18 @@ TEST_CASE("where switches sum, as declared, a training keeps the library's own s
   entry.size = Bytes(1U << 22);
   entry.setting.algorithm = entry.arm = "bcube";
   table.put(entry);
-  if (!online)
-    write_table(table,
-                job->config.output_dir + "/" + tuner_file(parsed_training(job->config.cells[1])));
+  write_table(table, job->config.output_dir + "/" + tuner_file(by_table));
   run_to_end(*job);
-  const auto records = tuned_records(*job, true);
-  CHECK(records[0].training->details.at("tuner").at("keys")[0].at("setting") == "library");
+  for (const CellRecord& record : job->records_of<CellRecord>(0))
+    CHECK(record.training->details.at("tuner").at("keys")[0].at("setting") == "library");
+  tuned_records(*job, true);
   const auto decisions = decisions_of(*job);
-  REQUIRE(decisions.size() == 1);
-  CHECK(decisions[0].kind == "final");
-  CHECK(decisions[0].guard == "ina-passthrough");
-  CHECK(decisions[0].arm == "library");
+  REQUIRE(decisions.size() == 2);
+  for (const DecisionRecord& decision : decisions) {
+    CHECK(decision.kind == "final");
+    CHECK(decision.guard == "ina-passthrough");
+    CHECK(decision.arm == "library");
+  }
 }
 
 TEST_CASE("a table that is not there ends the cell before a step", "[long]") {
