@@ -116,7 +116,8 @@ TEST_CASE("last is the newest that was measured by run, not a search or a try th
   CHECK(reader.resolve_run("last-tune") == "searched");
   CHECK(reader.newest_run() == "searched");
   CHECK_THROWS_WITH(reader.resolve_run("last-import"), ContainsSubstring("only 0 runs of import"));
-  CHECK_THROWS_WITH(reader.resolve_run("last~1"), ContainsSubstring("holds only 1 run"));
+  CHECK_THROWS_WITH(reader.resolve_run("last~1"),
+                    ContainsSubstring("holds only 1 run that `run` measured, of 3 in all"));
 }
 
 TEST_CASE("run names: unique prefixes, and what is ambiguous", "[G-01]") {

@@ -332,6 +332,8 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   CHECK(unheard.exit_code == 5);
   CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
   CHECK(says(unheard.err, "the leader took 0."));
+  // A try that came to nothing, which `last` passes over.
+  CHECK(program.value("SELECT status FROM run ORDER BY id DESC LIMIT 1") == "failed");
   const auto told = program.run({"tune", "--online", "--json", "--out", out, "--", "/bin/true"});
   CHECK(nlohmann::json::parse(told.out).at("command_exit_code") == 0);
   CHECK(nlohmann::json::parse(told.out).at("learnt") == false);

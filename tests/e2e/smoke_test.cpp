@@ -166,6 +166,9 @@ TEST_CASE("a gate measures its reference's experiment, and fails on what has no 
                                             "wait = 0\n")});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
+  const auto unmade = program.run({"gate", "none.sqlite"});
+  CHECK(unmade.exit_code == 2);
+  CHECK(unmade.err.find("run FILE --db none.sqlite") != std::string::npos);
   // Two launches give no interval.
   const auto open = program.run({"gate", program.db()});
   INFO(open.err << open.out);

@@ -500,6 +500,16 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
                   "the NCCL plugin as the job sees it (next to this program)");
 }
 
+namespace {
+
+/// The status of a run: `last` passes over tries that came to nothing.
+const char* end_of(int code, bool online) {
+  if (interrupted()) return "interrupted";
+  return online && code == exit_code::kUnclear ? "failed" : "complete";
+}
+
+}  // namespace
+
 int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   if (const auto& file = arguments.experiment.machine_file; !file.empty())
     setenv(kDeclaredVariable,
@@ -552,9 +562,7 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
       code = finish_search(tuning.search_and_confirm(), arguments, out, command.plugin, info,
                            shared, console);
     }
-    // `last` passes over tries that came to nothing.
-    const bool nothing = arguments.online && code == exit_code::kUnclear;
-    store.end_run(info.id, interrupted() ? "interrupted" : nothing ? "failed" : "complete");
+    store.end_run(info.id, end_of(code, arguments.online));
   } catch (...) {
     store.end_run(info.id, "failed");
     throw;
