@@ -43,9 +43,11 @@ std::vector<NamedRun> asked_runs(const Reader& reader, const Query& query, const
   const bool every =
       scope.all_runs || query.of_database != nullptr || (query.every_run && scope.runs.empty());
   if (every || all.empty()) return all;
-  if (scope.runs.empty()) return {all.front()};
   std::set<std::string> ids;
   for (const auto& name : scope.runs) ids.insert(reader.resolve_run(name));
+  // As the query does, which passes over tries that failed.
+  if (const auto newest = reader.newest_run(); ids.empty())
+    ids.insert(newest.empty() ? all.front().id : newest);
   std::vector<NamedRun> asked;
   std::copy_if(all.begin(), all.end(), std::back_inserter(asked),
                [&](const NamedRun& run) { return ids.contains(run.id); });

@@ -462,6 +462,19 @@ TEST_CASE("an empty answer says why, and what to type for another", "[G-01]") {
              ContainsSubstring("none of the 2 runs that were asked has one"));
 }
 
+TEST_CASE("why a query has no rows is said of the run that it looked at, not of a failed try") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto measured = make_plan("measured", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(measured.run, measured.groups, measured.cells);
+  store.end_run("measured", "complete");
+  auto tried = make_plan("tried", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(tried.run, {}, {});
+  store.end_run("tried", "failed");
+  CHECK_THAT(why_no_rows(Reader(folder.file("a.sqlite")), query_named("latency"), {}),
+             ContainsSubstring("and run measured (synthetic) has none"));
+}
+
 TEST_CASE("an empty database is not taken for an empty run") {
   const ScratchFolder folder;
   const Store store(folder.file("a.sqlite"));
