@@ -131,8 +131,8 @@ struct EnvironmentPlan {
   /// argv that ends every process of a killed launch where this machine's process list does not
   /// reach them; empty = it does. See Environment::end_ranks().
   std::vector<std::string> kill_command;
-  /// How long that may take. Containers of this machine are removed right after an interrupt, nodes
-  /// are not.
+  /// How long that may take. Containers of this machine are removed right after an interrupt and
+  /// after every launch that failed, nodes are not.
   std::chrono::seconds kill_timeout{5};
 
   /// Every argv that starts the environment, in order.

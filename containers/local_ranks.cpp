@@ -62,12 +62,13 @@ bool is_holder(const ProcessInfo& process) {
 std::vector<std::string> end_marked(const std::string& environment_name, bool but_holders) {
   std::vector<std::string> ended;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  constexpr int kLeastLooks = 50;
+  // Whom no signal ends is met again when the environment stops.
+  const int least_looks = but_holders ? 5 : 50;
   // A process that is made while the list is read is not in it, and the one that made it may be
   // gone: none is left when two lists in a row name none. Not by the clock alone: a list takes a
   // busy machine seconds, and who is stopped meanwhile would look at none.
   for (int none = 0, look = 0;
-       none < 2 && (look < kLeastLooks || std::chrono::steady_clock::now() < deadline); ++look) {
+       none < 2 && (look < least_looks || std::chrono::steady_clock::now() < deadline); ++look) {
     auto left = marked(environment_name);
     if (but_holders) std::erase_if(left, is_holder);
     for (const ProcessInfo& process : left)

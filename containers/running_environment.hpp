@@ -28,8 +28,9 @@ class Environment {
     return plan_.rank_command(rank, command, env);
   }
   /// Ends every process of a killed launch; the containers stay. For use after the launcher's
-  /// process group was killed: launchers put ranks into groups of their own. Takes no longer than
-  /// the plan's timeout, as whoever has interrupted a run waits for it.
+  /// process group was killed: launchers put ranks into groups of their own. A command takes no
+  /// longer than the plan's timeout, as whoever has interrupted a run waits for it: what it has
+  /// begun may still go on then, so that the next launch needs the environment anew.
   virtual void end_ranks() const;
   /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
   /// (no secrets).

@@ -425,9 +425,11 @@ Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector
       return symptoms;
     }
     const Environment& environment = runner.environment(profile.name, ranks);
-    read_facts(probe_ranks(environment, ranks, site.worker_folder,
-                           folder_variables(profile, environment.shape(), site)),
-               symptoms);
+    const auto probed = probe_ranks(environment, ranks, site.worker_folder,
+                                    folder_variables(profile, environment.shape(), site));
+    read_facts(probed, symptoms);
+    // What was killed may still be on its way out, and what kills it meet the next launch.
+    if (!probed.ok()) runner.stop_environments();
     look_at_all(backends, plan, site, can, runner, symptoms);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
