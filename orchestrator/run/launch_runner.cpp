@@ -113,6 +113,10 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   auto beside = others();
   say_who_is_beside(beside);
   launch.noise_before = quiet_window(protocol.noise, site_.cores);
+  if (interrupt_signal() != 0) {
+    remove_launch_folder(launch);
+    return {interrupted_before(), 0};
+  }
   launch.start.noise_json = launch.noise_before.dump();
   GroupLaunch done;
   if (store_ != nullptr) done.row = store_->begin_launch(run_id_, launch.start);
@@ -126,22 +130,9 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   if (site_.cluster && done.ok()) say_places(done.finished.end.regime_json);
   beside.merge(others());
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
-  if (store_ != nullptr) {
-    store_outcome(launch, done);
-    try {
-      store_decisions(launch, group, done.finished.end, site_.db, run_id_, done.row);
-    } catch (const Error& error) {
-      // The launch itself is stored.
-      keep_launch_folder(launch.folder);
-      console_.warning(
-          fmt::format("{}: what its tuner chose is not stored: {}; the file is kept in {}",
-                      place.label, error.what(), launch.folder));
-      if (done.ok()) cadences_.note(group, done.finished.records);
-      return done;
-    }
-  }
+  const bool stored = store_ != nullptr && store_outcome(launch, group, place, done);
   if (done.ok()) cadences_.note(group, done.finished.records);
-  if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);
+  if (store_ == nullptr || (stored && done.ok() && !site_.keep_files)) remove_launch_folder(launch);
   return done;
 }
 
@@ -177,7 +168,8 @@ void LaunchRunner::say_who_is_beside(const std::set<pid_t>& processes) {
       *processes.begin()));
 }
 
-void LaunchRunner::store_outcome(const PreparedLaunch& launch, const GroupLaunch& done) {
+bool LaunchRunner::store_outcome(const PreparedLaunch& launch, const PlannedGroup& group,
+                                 const LaunchPlace& place, const GroupLaunch& done) {
   try {
     store_->finish_launch(done.row, done.finished.end, done.finished.records);
   } catch (const Error& error) {
@@ -185,6 +177,17 @@ void LaunchRunner::store_outcome(const PreparedLaunch& launch, const GroupLaunch
     throw Error(error.kind(), fmt::format("{}\n    the launch's records are kept in {}",
                                           error.what(), launch.folder));
   }
+  try {
+    store_decisions(launch, group, done.finished.end, site_.db, run_id_, done.row);
+  } catch (const Error& error) {
+    // The launch itself is stored.
+    keep_launch_folder(launch.folder);
+    console_.warning(
+        fmt::format("{}: what its tuner chose is not stored: {}; the file is kept in {}",
+                    place.label, error.what(), launch.folder));
+    return false;
+  }
+  return true;
 }
 
 GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPlace& place,

@@ -86,7 +86,9 @@ class LaunchRunner {
                       const RunProtocol& protocol);
 
   /// Its records stay in the launch's folder where the database does not take them.
-  void store_outcome(const PreparedLaunch& launch, const GroupLaunch& done);
+  /// @returns false where what its tuner chose stays there
+  bool store_outcome(const PreparedLaunch& launch, const PlannedGroup& group,
+                     const LaunchPlace& place, const GroupLaunch& done);
 
   /// Stores an attempt that never came to its command.
   GroupLaunch not_started(const PlannedGroup& group, const LaunchPlace& place, int number,
