@@ -333,7 +333,10 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   CHECK(says(unheard.err, "no rank of it loaded the plugin, so nothing was learnt"));
   CHECK(says(unheard.err, "the leader took 0."));
   // A try that came to nothing, which `last` passes over.
-  CHECK(program.value("SELECT status FROM run ORDER BY id DESC LIMIT 1") == "failed");
+  const char* const how = "SELECT status FROM run ORDER BY id DESC LIMIT 1";
+  CHECK(program.value(how) == "failed");
+  CHECK(program.run({"tune", "--online", "--out", out, "--", "/bin/false"}).exit_code == 1);
+  CHECK(program.value(how) == "failed");
   const auto told = program.run({"tune", "--online", "--json", "--out", out, "--", "/bin/true"});
   CHECK(nlohmann::json::parse(told.out).at("command_exit_code") == 0);
   CHECK(nlohmann::json::parse(told.out).at("learnt") == false);
@@ -358,8 +361,8 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   fs::create_symlink("/bin/false", engine);
   CHECK(says(tune({engine, "run", "image"}), "--env NCCL_CONF_FILE="));
   CHECK_FALSE(fs::exists(out + "/nccl.conf"));
-  // Seven that were refused, and two that were accompanied and learnt nothing.
-  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 9);
+  // Seven that were refused, and three that were accompanied and learnt nothing.
+  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 10);
 }
 
 TEST_CASE("one run is accompanied to its end, and its step is the job's own",

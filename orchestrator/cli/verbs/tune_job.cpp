@@ -140,6 +140,7 @@ class JobLog {
                                   options_json(author.agent, options_.agent_options).dump()});
     log_.add(tunings_.at(key), rows);
   }
+  [[nodiscard]] bool empty() const { return tunings_.empty(); }
 
  private:
   DecisionLog log_;
@@ -503,9 +504,9 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
 namespace {
 
 /// The status of a run: `last` passes over tries that came to nothing.
-const char* end_of(int code, bool online) {
+const char* end_of(int code, bool came_to_nothing) {
   if (interrupted()) return "interrupted";
-  return online && code == exit_code::kUnclear ? "failed" : "complete";
+  return came_to_nothing && code != exit_code::kFine ? "failed" : "complete";
 }
 
 }  // namespace
@@ -562,7 +563,7 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
       code = finish_search(tuning.search_and_confirm(), arguments, out, command.plugin, info,
                            shared, console);
     }
-    store.end_run(info.id, end_of(code, arguments.online));
+    store.end_run(info.id, end_of(code, arguments.online && log.empty()));
   } catch (...) {
     store.end_run(info.id, "failed");
     throw;
