@@ -144,20 +144,27 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
   return results;
 }
 
-double LaunchEvaluator::estimated_launch_s() const {
-  double sum = 0;
-  std::size_t launches = 0;
+double LaunchEvaluator::estimated_s(std::size_t launches, std::size_t measurements) const {
+  double start_s = 0;
+  double cell_s = 0;
+  std::size_t cells = 0;
   for (const PlannedGroup& group : plan_.base.groups) {
     const auto& profile = experiment_.profiles.at(group.environment);
-    PlannedGroup one = group;
+    PlannedGroup some = group;
     for (const PlannedCell& cell : group.cells) {
-      one.cells = {cell};
-      if (one.possible_cells() == 0) continue;
-      sum += estimated_launch(one, profile, experiment_.protocol).seconds();
-      ++launches;
+      some.cells = {cell};
+      if (some.possible_cells() == 0) continue;
+      const double one = estimated_launch(some, profile, experiment_.protocol).seconds();
+      some.cells.push_back(cell);
+      const double two = estimated_launch(some, profile, experiment_.protocol).seconds();
+      cell_s += two - one;
+      start_s += 2 * one - two;
+      ++cells;
     }
   }
-  return launches == 0 ? 0 : sum / static_cast<double>(launches);
+  if (cells == 0) return 0;
+  return (start_s * static_cast<double>(launches) + cell_s * static_cast<double>(measurements)) /
+         static_cast<double>(cells);
 }
 
 void LaunchEvaluator::expect(std::size_t measurements) {

@@ -38,8 +38,9 @@ class LaunchEvaluator {
   /// Of the run, visible to the ranks of every environment under this path.
   [[nodiscard]] const std::string& run_folder() const { return run_folder_; }
 
-  /// Seconds of a launch of one cell of the plan, foretold: the mean over its groups.
-  [[nodiscard]] double estimated_launch_s() const;
+  /// Seconds of so many launches that measure so many cells in all, foretold: by the mean over the
+  /// plan's cells.
+  [[nodiscard]] double estimated_s(std::size_t launches, std::size_t measurements) const;
   /// How many measurements are still to come, at most: what progress and ETA go by.
   void expect(std::size_t measurements);
 

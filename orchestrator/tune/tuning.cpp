@@ -161,17 +161,18 @@ class LiveTuning {
     const auto rounds = (measurements + limits.in_flight - 1) / limits.in_flight;
     const auto groups = plan_.base.groups.size();
     const auto searching = std::min(measurements, rounds * groups);
-    const auto confirming = 2 * groups * static_cast<std::size_t>(options_.confirm_launches);
-    const auto takes = [&](std::size_t launches) {
-      return format_eta(evaluator_.estimated_launch_s() * static_cast<double>(launches));
+    // A fresh launch holds the choices of all cells of its group.
+    const auto takes = [&](int looks) {
+      const auto rounds_of_both = 2 * static_cast<std::size_t>(options_.confirm_launches * looks);
+      return format_eta(evaluator_.estimated_s(searching + rounds_of_both * groups,
+                                               measurements + rounds_of_both * searched_.size()));
     };
     console_.note(fmt::format(
         "up to {} in some {}, then each choice against the default on {} to {} fresh launches; "
         "about {} to {} on an idle machine",
         counted(measurements, "measurement"), counted(searching, "launch"),
-        options_.confirm_launches, options_.confirm_launches * rule().looks,
-        takes(searching + confirming),
-        takes(searching + confirming * static_cast<std::size_t>(rule().looks))));
+        options_.confirm_launches, options_.confirm_launches * rule().looks, takes(1),
+        takes(rule().looks)));
   }
 
   [[nodiscard]] SearchOptions search_options() const {
