@@ -20,10 +20,10 @@
     const whole = row => row.method + (own(row) ? ` (${own(row)})` : "");
     // A key names how workers wait and what is compressed, where that tells ways apart.
     const brief = row => [row.method, ...own(row).split(" ").filter(word => /^(synchronisation|compression)=/.test(word)).map(word => word.replace(/.*=/, ""))].join(" ");
-    const long = [...new Map(rows.filter(row => whole(row).length > longest).map(row => [whole(row), row])).values()];
-    const keys = new Map(long.map(row => {
-      const alike = long.filter(other => brief(other) === brief(row));
-      return [whole(row), [brief(row) + (alike.length > 1 || brief(row) === row.method ? ` #${alike.indexOf(row) + 1}` : ""), own(row)]];
+    const long = [...new Map(rows.map(row => [whole(row), row]))].filter(([name]) => name.length > longest).map(([name, row]) => ({ name, row, brief: brief(row) }));
+    const keys = new Map(long.map(one => {
+      const alike = long.filter(other => other.brief === one.brief);
+      return [one.name, [one.brief + (alike.length > 1 || one.brief === one.row.method ? ` #${alike.indexOf(one) + 1}` : ""), own(one.row)]];
     }));
     const paths = Report.lettered(rows.map(row => row.path).filter(Boolean));
     const settings = [...shared].filter(([, mine]) => mine.length).map(([name, mine]) => `${models.length > 1 ? name : "All rows"}: ${mine.join(" ")}.`);
