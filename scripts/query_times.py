@@ -37,7 +37,9 @@ def databases_below(folder, into):
             names = subprocess.run(["tar", "-tJf", archive], capture_output=True, text=True, check=True).stdout.split()
             inside = [name for name in names if name.endswith(".sqlite")]
             if inside:
-                subprocess.run(["tar", "-xJf", archive, "-C", into, *inside], check=True)
+                # In a folder of its own: other archives have files of the same names.
+                (into / flat).mkdir()
+                subprocess.run(["tar", "-xJf", archive, "-C", into / flat, *inside], check=True)
     return sorted(str(path) for path in into.rglob("*.sqlite"))
 
 
