@@ -97,7 +97,7 @@ TEST_CASE("Slurm: a batch job that is put back into the queue goes on where it w
                " --slurm --db requeued.sqlite --only 'backend == gloo' --set protocol.launches=12 "
                "--set cluster.records=folder\n");
   const std::string line =
-      "job=$(sbatch --parsable requeued.sh); for i in $(seq 300); do grep -q 'block 2: ok' "
+      "job=$(sbatch --parsable requeued.sh); for i in $(seq 1200); do grep -q 'block 2: ok' "
       "requeued.log && break; sleep 0.1; done; scontrol requeue $job; for i in $(seq 1200); do "
       "squeue -h -j $job 2>/dev/null | grep -q . || break; sleep 0.2; done; cat requeued.log";
   const auto job = rig.on("head", {"bash", "-c", line});
@@ -135,7 +135,7 @@ TEST_CASE("Slurm: a job that goes before and missing nodes are named", "[long]")
     const auto broken = rig.on(
         "head", {"bash", "-c",
                  run + " --db before.sqlite --set cluster.partition=low --set "
-                       "protocol.cell_time_cap=20s & run=$!; for i in $(seq 300); do "
+                       "protocol.cell_time_cap=20s & run=$!; for i in $(seq 1200); do "
                        "squeue -h -s | grep -q dyn-[0-9a-f] && break; sleep 0.1; done; sleep 1; "
                        "srun --partition=high --nodes=4 --exclusive true; wait $run"});
     INFO(broken.out << broken.err);
@@ -239,7 +239,7 @@ TEST_CASE("Slurm: a job that slurmctld, being down, does not cancel is told, and
                           "protocol.iterations=10000000 --set protocol.cell_time_cap=3s";
   const auto kept =
       rig.on("head", {"bash", "-c",
-                      run + " >kept.log 2>&1 & run=$!; for i in $(seq 100); do ssh node1 "
+                      run + " >kept.log 2>&1 & run=$!; for i in $(seq 1200); do ssh node1 "
                             "pgrep -f dynamiccl-worker >/dev/null && break; sleep 0.1; "
                             "done; pkill slurmctld; wait $run; cat kept.log"});
   INFO(kept.out);
@@ -249,7 +249,7 @@ TEST_CASE("Slurm: a job that slurmctld, being down, does not cancel is told, and
   CHECK(unasked.exit_code == 1);
   CHECK(unasked.err.find("may be left in Slurm's queue") != std::string::npos);
   REQUIRE(rig.on("head", {"bash", "-c",
-                          "slurmctld; for i in $(seq 100); do squeue >/dev/null 2>&1 "
+                          "slurmctld; for i in $(seq 1200); do squeue >/dev/null 2>&1 "
                           "&& break; sleep 0.1; done; sleep 1"})
               .exit_code == 0);
   const auto cleaned = rig.on("head", {program, "clean", "--db", "kept.sqlite"});

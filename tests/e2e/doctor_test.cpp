@@ -201,6 +201,16 @@ TEST_CASE("both containers bound to one core are found, fixed and proved with Op
   const auto proof = fixed_proof(program, "cross-docker-bound", "openmpi", "one-core");
   INFO(proof.dump(1));
   check_gain(proof);
+  // On how many cores the ranks of either side were allowed to run.
+  const auto cores = program.rows(
+      "SELECT v.environment, min(json_array_length(r.facts_json, '$.process.affinity')) AS least, "
+      "max(json_array_length(r.facts_json, '$.process.affinity')) AS most FROM v_launch v "
+      "JOIN launch_rank r ON r.launch_id = v.launch_row WHERE v.launch_status = 'ok' "
+      "AND v.run_row = (SELECT max(id) FROM run) GROUP BY v.environment ORDER BY 1");
+  INFO(cores.dump(1));
+  REQUIRE(cores.size() == 2);
+  CHECK(cores[0]["environment"] == proof["before"]["environment"]);
+  CHECK(cores[1]["least"].get<int>() > cores[0]["most"].get<int>());
 }
 
 TEST_CASE("Open MPI on docker0 is found, fixed and proved: before, no launch ends", "[long]") {
@@ -213,6 +223,7 @@ TEST_CASE("Open MPI on docker0 is found, fixed and proved: before, no launch end
       diagnosis(program, "cross-docker-docker0", "openmpi", "wrong-interface"), "wrong-interface");
   INFO(proof.dump(1));
   check_gain(proof);
+  CHECK(proof["before"]["launches"] == 0);
   CHECK(proof["after"]["launches"] == 3);
 }
 

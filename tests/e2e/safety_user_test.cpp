@@ -49,7 +49,7 @@ lock-its-index|flock --nonblock $FOLDER/e2e.sqlite-shm true
 move-run-folder|mv $RUNS $RUNS.away
 put-into-run-folder|mkdir $RUNS/dyn-00000000-0
 replace-owner|echo 1.1.1.1 > $(ls -d $RUNS/dyn-* | head -1)/owner
-replace-script|echo 'exit 1' > $(ls -d $RUNS/dyn-* | head -1)/end-ranks
+put-a-script-there|echo 'exit 1' > $(ls -d $RUNS/dyn-* | head -1)/end-ranks
 write-shared-memory|for f in /dev/shm/vader_segment.*; do echo x > $f && break; done
 remove-shared-memory|for f in $(find /dev/shm -name 'vader_segment.*' -uid 0); do rm $f && exit 0; done; exit 1
 )sh";
