@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Longer than any that ended in a useful time: a ring of 1,024 ranks takes half of it.
+/// Longer than any that ended in a useful time: a ring of 1,024 ranks takes most of it.
 constexpr std::chrono::milliseconds kPatience{60000};
 
 struct Pair {
@@ -140,10 +140,11 @@ constexpr std::array kTraced{
     Traced{Collective::alltoall, "alltoall", "alltoall {1} {1} 1 1",
            "MPI_Alltoall(from, part, MPI_FLOAT, to, part, MPI_FLOAT, MPI_COMM_WORLD)"}};
 
-/// A program of one kind of call. It prints when the last rank has ended the first call, which all
-/// begin at 0, and then, in seconds, when each rank began each call and how long it took. Further
-/// calls begin at once, too: every 10,000 simulated seconds. Buffers of all ranks are one piece of
-/// memory, as nothing is computed: sums are none.
+/// A program of one kind of call. All ranks begin each at once, every 10,000 simulated seconds. It
+/// prints how long the last one took, until the last rank had ended it, and then, in seconds, when
+/// each rank began each call and how long it took. The first call warms up: rules that know of
+/// nodes make communicators of them in it. Buffers of all ranks are one piece of memory, as nothing
+/// is computed: sums are none.
 constexpr std::string_view kProgram = R"(#include <mpi.h>
 #include <simgrid/version.h>
 #include <smpi/smpi.h>
@@ -178,10 +179,15 @@ int main(int argc, char** argv) {
   }
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) {
-    double last = 0;
-    for (int r = 0; r < ranks; ++r)
-      if (every[2 * calls * r + 1] > last) last = every[2 * calls * r + 1];
-    printf("SimGrid %d.%d\ntime=%.12g\n", SIMGRID_VERSION_MAJOR, SIMGRID_VERSION_MINOR, last);
+    const double* last = every + 2 * (calls - 1);
+    double begin = last[0], end = last[1];
+    for (int r = 1; r < ranks; ++r) {
+      last += 2 * calls;
+      if (last[0] < begin) begin = last[0];
+      if (last[1] > end) end = last[1];
+    }
+    printf("SimGrid %d.%d\ntime=%.12g\n", SIMGRID_VERSION_MAJOR, SIMGRID_VERSION_MINOR,
+           end - begin);
     for (int i = 0; i < calls * ranks; ++i)
       printf("call %d %.15g %.15g\n", i / calls, every[2 * i], every[2 * i + 1] - every[2 * i]);
   }
@@ -260,6 +266,9 @@ std::vector<std::string> replay_of(const fs::path& folder, const Traced& call, i
   return {"-no-privatize", "--log=smpi_replay.fmt:time=%.12r%n", "-replay", list};
 }
 
+/// One call to warm up and one that counts, as in experiments.
+constexpr const char* kCalls = "2";
+
 /// The same of a program, which is compiled for it.
 std::vector<std::string> program_of(const fs::path& folder, const MachineModel& machine,
                                     const Traced& call, int ranks, double bytes) {
@@ -280,7 +289,7 @@ std::vector<std::string> program_of(const fs::path& folder, const MachineModel& 
   const Elements elements = call_elements(call, ranks, bytes);
   auto words = without_copies(machine, library);
   words.insert(words.end(), {"--log=root.thres:critical", program, std::to_string(elements.all),
-                             std::to_string(elements.part), "1"});
+                             std::to_string(elements.part), kCalls});
   return words;
 }
 
