@@ -384,8 +384,11 @@ SELECT
   max(t.last_loss) AS last_loss,    -- mean of the last ten steps
   min(t.accuracy) AS accuracy,      -- on held-out samples, 0 to 1
   max(t.max_difference) AS max_difference,  -- from the sequential oracle
-  max(a.target_reached) AS target_reached,  -- flag: every worker reached the target; NULL: there was none
-  max(a.trained_us) AS trained_us,  -- sum of the steps without evaluations, of the slowest worker, microseconds; NULL: no epochs
+  -- These two as v_time_to_target has them, which would be made of the workers of all runs for each run that is asked for.
+  min(iif(t.role = 'worker', json_extract(t.details_json, '$.target_reached'), NULL))
+    AS target_reached,  -- flag: every worker reached the target; NULL: there was none
+  max(iif(t.role = 'worker', json_extract(t.details_json, '$.trained_us'), NULL))
+    AS trained_us,  -- sum of the steps without evaluations, of the slowest worker, microseconds; NULL: no epochs
   v.checked AS checked,             -- parameters compared, count
   v.wrong AS wrong                  -- parameters that differed, count
 FROM (
@@ -405,6 +408,5 @@ FROM (
   LEFT JOIN v_synchronisation n ON n.synchronisation = json_extract(c.cell_knobs, '$.switch_to')
 ) v
 JOIN training t ON t.measurement_id = v.measurement_row
-LEFT JOIN v_time_to_target a ON a.measurement_row = v.measurement_row
 -- By the run, too: only so does SQLite make the rows of no other run than the one asked for.
 GROUP BY v.run_row, v.measurement_row;

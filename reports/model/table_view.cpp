@@ -14,16 +14,20 @@ std::optional<std::size_t> column_index(const Table& table, std::string_view nam
   return static_cast<std::size_t>(found - table.columns.begin());
 }
 
+TableView::TableView(const Table& table) : table_(table) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) columns_.emplace(table.columns[i], i);
+}
+
 const Value& TableView::at(std::size_t row, std::string_view column) const {
-  const auto index = column_index(table_, column);
-  DYN_ASSERT(index.has_value(), "a report reads only columns that its query gives");
+  const auto index = columns_.find(column);
+  DYN_ASSERT(index != columns_.end(), "a report reads only columns that its query gives");
   // Rows that belong together are asked for as if all were there.
   if (row >= table_.rows.size())
     throw Error(ErrorKind::data,
                 fmt::format("the database lacks a row that belongs to what was asked for (its {}): "
                             "it was damaged or another program changed it; use a copy of it",
                             column));
-  return table_.rows[row].at(*index);
+  return table_.rows[row].at(index->second);
 }
 
 std::string TableView::text(std::size_t row, std::string_view column) const {

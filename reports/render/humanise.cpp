@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -131,9 +132,15 @@ std::string_view unit_in(std::string_view text) {
 
 /// "12.3 us [11.9, 12.8]"; where a bound has a unit of its own, both show theirs: a bound without
 /// one next to another unit would be taken for that.
-std::string cell_text(const std::vector<Value>& row, const Source& source) {
+/// @param words settings_text() of what was asked for: very many rows share few settings
+std::string cell_text(const std::vector<Value>& row, const Source& source,
+                      std::map<std::string, std::string>& words) {
   std::string text = human_text(row[source.value], source.unit, source.exact);
-  if (source.settings) text = settings_text(text);
+  if (source.settings) {
+    const auto known = words.find(text);
+    text = known != words.end() ? known->second
+                                : words.emplace(text, settings_text(text)).first->second;
+  }
   if (!source.low || !source.high) return text;
   if (std::holds_alternative<std::monostate>(row[*source.low])) return text;
   std::string low = human_text(row[*source.low], source.unit, false);
@@ -176,20 +183,25 @@ std::string fixed_text(const std::string& column, const Value& value, bool setti
 /// Takes the settings that all rows have alike out of a column of them, where others tell the rows
 /// apart. @returns what they are, "" = nothing
 std::string take_common_settings(Table& table, std::size_t column) {
-  std::vector<nlohmann::json> objects;
-  for (const auto& row : table.rows) objects.push_back(json_or_discarded(plain_text(row[column])));
-  const bool all =
-      std::ranges::all_of(objects, [](const nlohmann::json& one) { return one.is_object(); });
-  if (objects.size() < 2 || !all) return "";
-  nlohmann::json common = objects.front();
-  for (const auto& one : objects)
+  if (table.rows.size() < 2) return "";
+  std::map<std::string, nlohmann::json> objects;  // by text: very many rows share few settings
+  for (const auto& row : table.rows) {
+    const std::string text = plain_text(row[column]);
+    if (!objects.contains(text)) objects.emplace(text, json_or_discarded(text));
+  }
+  if (!std::ranges::all_of(objects, [](const auto& one) { return one.second.is_object(); }))
+    return "";
+  nlohmann::json common = objects.at(plain_text(table.rows.front()[column]));
+  for (const auto& [text, one] : objects)
     for (auto at = common.begin(); at != common.end();)
       at = one.contains(at.key()) && one[at.key()] == *at ? std::next(at) : common.erase(at);
   if (common.empty()) return "";
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    for (const auto& [key, value] : common.items()) objects[i].erase(key);
-    table.rows[i][column] = objects[i].dump();
+  std::map<std::string, std::string> others;
+  for (auto& [text, one] : objects) {
+    for (const auto& [key, value] : common.items()) one.erase(key);
+    others.emplace(text, one.dump());
   }
+  for (auto& row : table.rows) row[column] = others.at(plain_text(row[column]));
   return settings_text(common.dump());
 }
 
@@ -258,9 +270,10 @@ HumanTable humanise(const Table& original, const Columns& columns) {
     human.right.push_back(all_numbers(table, source.value));
     human.if_room.push_back(source.if_room);
   }
+  std::map<std::string, std::string> words;
   for (const auto& row : table.rows) {
     auto& texts = human.rows.emplace_back();
-    for (const auto& source : sources) texts.push_back(cell_text(row, source));
+    for (const auto& source : sources) texts.push_back(cell_text(row, source, words));
   }
   return human;
 }

@@ -4,7 +4,10 @@
 #include <charconv>
 #include <cstddef>
 #include <set>
+#include <span>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/json.hpp"
@@ -20,10 +23,11 @@ namespace {
 
 constexpr std::size_t kFoldIndent = 4;
 
-std::string padded(const std::string& text, std::size_t width, bool right, bool last) {
-  const std::string blanks(width - std::min(width, columns_of_text(text)), ' ');
-  if (right) return blanks + text;
-  return last ? text : text + blanks;
+void append_padded(std::string& line, std::string_view text, std::size_t width, bool right) {
+  const std::size_t blanks = width - std::min(width, columns_of_text(text));
+  if (right) line.append(blanks, ' ');
+  line += text;
+  if (!right) line.append(blanks, ' ');
 }
 
 std::vector<std::size_t> widths_of(const HumanTable& table) {
@@ -146,37 +150,47 @@ void fit_widths(const std::vector<bool>& right, const std::vector<std::size_t>& 
     }
 }
 
-void fit_widths(const HumanTable& table, std::vector<std::size_t>& widths, std::size_t width) {
-  fit_widths(table.right, least_widths(table, widths), widths, width);
+/// What is known of a table's columns when all cells were looked at once: there may be a hundred
+/// thousand rows.
+struct ColumnWidths {
+  std::vector<bool> right;
+  std::vector<std::size_t> widths;
+  std::vector<std::size_t> least;
+};
+
+ColumnWidths column_widths(const HumanTable& table) {
+  ColumnWidths columns{table.right, widths_of(table), {}};
+  columns.least = least_widths(table, columns.widths);
+  return columns;
 }
 
-/// Some columns of the table.
-HumanTable part_of(const HumanTable& table, std::size_t begin, std::size_t end) {
-  HumanTable part;
+std::vector<std::size_t> fitted_widths(const ColumnWidths& columns, std::size_t width) {
+  auto widths = columns.widths;
+  fit_widths(columns.right, columns.least, widths, width);
+  return widths;
+}
+
+ColumnWidths part_of(const ColumnWidths& columns, std::size_t begin, std::size_t end) {
   const auto some = [&](const auto& all) {
     using Offset = std::ptrdiff_t;
     return std::decay_t<decltype(all)>(all.begin() + static_cast<Offset>(begin),
                                        all.begin() + static_cast<Offset>(end));
   };
-  part.columns = some(table.columns);
-  part.right = some(table.right);
-  part.if_room = some(table.if_room);
-  for (const auto& row : table.rows) part.rows.push_back(some(row));
-  return part;
+  return {some(columns.right), some(columns.widths), some(columns.least)};
 }
 
 /// Columns of the table that stand on one line of each row.
 struct Fold {
-  HumanTable table;
+  std::size_t begin = 0;  ///< the first of them
+  std::vector<bool> right;
   std::vector<std::size_t> widths;
 };
 
 /// As many columns as fit on a line, the others below them, further in: a row stays together below
 /// its first columns, which name it.
-std::vector<Fold> folds_of(const HumanTable& table, std::size_t width) {
+std::vector<Fold> folds_of(const ColumnWidths& columns, std::size_t width) {
   std::vector<Fold> folds;
-  auto widths = widths_of(table);
-  fit_widths(table, widths, width);
+  const auto widths = fitted_widths(columns, width);
   std::size_t begin = 0;
   while (begin < widths.size()) {
     const std::size_t room = width - std::min(width, folds.empty() ? 0 : kFoldIndent);
@@ -184,9 +198,8 @@ std::vector<Fold> folds_of(const HumanTable& table, std::size_t width) {
     std::size_t sum = 0;
     do sum += widths[end++] + 2;
     while (end < widths.size() && sum + widths[end] <= room);
-    Fold& fold = folds.emplace_back(Fold{part_of(table, begin, end), {}});
-    fold.widths = widths_of(fold.table);
-    fit_widths(fold.table, fold.widths, room);
+    const ColumnWidths part = part_of(columns, begin, end);
+    Fold& fold = folds.emplace_back(Fold{begin, part.right, fitted_widths(part, room)});
     if (fold.widths.size() == 1)
       fold.widths[0] = std::min(fold.widths[0], std::max(room, std::size_t{1}));
     begin = end;
@@ -195,7 +208,7 @@ std::vector<Fold> folds_of(const HumanTable& table, std::size_t width) {
 }
 
 /// One row, in as many lines as its cells need.
-std::string row_text(const HumanTable& table, const std::vector<std::string>& cells,
+std::string row_text(const std::vector<bool>& right, std::span<const std::string> cells,
                      const std::vector<std::size_t>& widths, std::size_t indent = 0) {
   std::vector<std::vector<std::string>> pieces;
   std::size_t lines = 1;
@@ -208,8 +221,8 @@ std::string row_text(const HumanTable& table, const std::vector<std::string>& ce
     std::string text(indent, ' ');
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (i > 0) text += "  ";
-      text += padded(line < pieces[i].size() ? pieces[i][line] : "", widths[i], table.right[i],
-                     i + 1 == cells.size());
+      append_padded(text, line < pieces[i].size() ? std::string_view(pieces[i][line]) : "",
+                    widths[i], right[i]);
     }
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + "\n";
@@ -219,11 +232,11 @@ std::string row_text(const HumanTable& table, const std::vector<std::string>& ce
 
 /// Headings, a rule and the rows.
 std::string lines_of(const HumanTable& table, const std::vector<std::size_t>& widths) {
-  std::string out = row_text(table, table.columns, widths);
+  std::string out = row_text(table.right, table.columns, widths);
   std::vector<std::string> rules;
   for (const auto one : widths) rules.emplace_back(one, '-');
-  out += row_text(table, rules, widths);
-  for (const auto& row : table.rows) out += row_text(table, row, widths);
+  out += row_text(table.right, rules, widths);
+  for (const auto& row : table.rows) out += row_text(table.right, row, widths);
   return out;
 }
 
@@ -237,16 +250,9 @@ void drop_column(HumanTable& table, std::size_t column) {
 
 /// Leaves out columns that may be, the last first, where then each row fits on a line; else none: a
 /// row that folds anyway has room for all. @returns what was left out, as a line below the table
-std::string make_room(HumanTable& table, std::size_t width) {
-  // Looked at once: a table may have a hundred thousand rows.
-  auto right = table.right;
-  auto widths = widths_of(table);
-  auto least = least_widths(table, widths);
-  const auto fits = [&] {
-    auto fitted = widths;
-    fit_widths(right, least, fitted, width);
-    return width_of_line(fitted) <= width;
-  };
+std::string make_room(HumanTable& table, ColumnWidths& columns, std::size_t width) {
+  ColumnWidths left = columns;
+  const auto fits = [&] { return width_of_line(fitted_widths(left, width)) <= width; };
   std::vector<std::size_t> left_out;
   std::string dropped;
   for (std::size_t i = table.columns.size(); i-- > 0 && !fits();) {
@@ -254,31 +260,30 @@ std::string make_room(HumanTable& table, std::size_t width) {
     dropped = table.columns[i] + (dropped.empty() ? "" : ", ") + dropped;
     left_out.push_back(i);
     const auto at = static_cast<std::ptrdiff_t>(i);
-    right.erase(right.begin() + at);
-    widths.erase(widths.begin() + at);
-    least.erase(least.begin() + at);
+    left.right.erase(left.right.begin() + at);
+    left.widths.erase(left.widths.begin() + at);
+    left.least.erase(left.least.begin() + at);
   }
   if (dropped.empty() || !fits()) return "";
   for (const std::size_t column : left_out) drop_column(table, column);
+  columns = std::move(left);
   return fmt::format("no room at {} columns for {}; --format csv has all\n", width, dropped);
 }
 
 /// The lines of a table that is wider than the terminal.
-std::string narrow_lines(const HumanTable& table, std::size_t width) {
-  auto widths = widths_of(table);
-  fit_widths(table, widths, width);
+std::string narrow_lines(const HumanTable& table, const ColumnWidths& columns, std::size_t width) {
+  const auto widths = fitted_widths(columns, width);
   if (width_of_line(widths) <= width) return lines_of(table, widths);
-  const auto folds = folds_of(table, width);
+  const auto folds = folds_of(columns, width);
   std::string out;
-  const auto line = [&](const auto& cells_of) {
+  const auto add = [&](const std::vector<std::string>& cells) {
     for (const auto& fold : folds)
-      out += row_text(fold.table, cells_of(fold.table), fold.widths,
-                      &fold == &folds.front() ? 0 : kFoldIndent);
+      out += row_text(fold.right, std::span(cells).subspan(fold.begin, fold.widths.size()),
+                      fold.widths, &fold == &folds.front() ? 0 : kFoldIndent);
   };
-  line([](const HumanTable& part) { return part.columns; });
+  add(table.columns);
   out += std::string(width, '-') + "\n";
-  for (std::size_t i = 0; i < table.rows.size(); ++i)
-    line([&](const HumanTable& part) { return part.rows[i]; });
+  for (const auto& row : table.rows) add(row);
   return out;
 }
 
@@ -290,17 +295,19 @@ std::string text_table(const Table& table, const Columns& columns, std::size_t w
   const auto widths = widths_of(human);
   const bool narrow = width > 0 && width_of_line(widths) > width;
   std::string legend;
+  ColumnWidths columns_now;
   if (narrow) {
     legend = shorten_regimes(human);
     shorten_runs(human);
     shorten_moments(human);
-    const std::string left_out = make_room(human, width);
+    columns_now = column_widths(human);
+    const std::string left_out = make_room(human, columns_now, width);
     if (std::ranges::count(human.columns, "regime") == 0) legend.clear();
     legend += left_out;
   }
   const std::string fixed =
       human.held_fixed.empty() ? "" : broken_text("held fixed: " + human.held_fixed + "\n", width);
-  return fixed + (narrow ? narrow_lines(human, width) : lines_of(human, widths)) +
+  return fixed + (narrow ? narrow_lines(human, columns_now, width) : lines_of(human, widths)) +
          broken_text(legend, width);
 }
 

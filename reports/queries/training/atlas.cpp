@@ -39,7 +39,9 @@ std::vector<Trained> load(const Reader& reader, std::int64_t run) {
     if (const auto speedup = rows.real(i, "speedup")) speedups[key].push_back(*speedup);
   }
   std::vector<Trained> trained;
-  for (auto& figure : load_figures(reader, {run})) {
+  // A run that trained nothing may have ten thousand figures of other operations.
+  const auto runs = intensity.empty() ? std::vector<std::int64_t>{} : std::vector{run};
+  for (auto& figure : load_figures(reader, runs)) {
     const auto key = key_without(figure, "");
     const auto found = intensity.find(key);
     if (figure.collective != "training" || found == intensity.end()) continue;
