@@ -102,13 +102,15 @@ double number(const Value& value) {
   return std::nan("");
 }
 
-/// Cells of a launch with the samples of each rank, in the order of iterations.
+/// Cells of a launch with the samples of each rank, in the order of iterations; those without
+/// samples, as of imported tables, are left out: a statement for each takes most of the time.
 std::vector<CellSamples> cells_of(const Reader& reader, std::int64_t launch,
                                   const std::string& architecture) {
   const auto clocks = clocks_of(reader, launch);
   const Table what = reader.query(
       "SELECT m.id, c.collective, coalesce(m.batch, 1) AS batch FROM measurement m "
-      "JOIN run_cell c ON c.id = m.cell_id WHERE m.launch_id = ?1 AND m.status = 'ok'",
+      "JOIN run_cell c ON c.id = m.cell_id WHERE m.launch_id = ?1 AND m.status = 'ok' AND EXISTS "
+      "(SELECT 1 FROM sample s WHERE s.measurement_id = m.id AND s.phase = 1)",
       {launch});
   const TableView cells(what);
   std::vector<CellSamples> result;
