@@ -400,7 +400,11 @@ std::string json_table(const Table& table) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& row : table.rows) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
-    for (std::size_t i = 0; i < row.size(); ++i) object[table.columns[i]] = json_value(row[i]);
+    // Names differ, so that none is looked for among those before it.
+    auto& members = object.get_ref<nlohmann::ordered_json::object_t&>();
+    members.reserve(row.size());
+    for (std::size_t i = 0; i < row.size(); ++i)
+      members.emplace_back(table.columns[i], json_value(row[i]));
     list.push_back(std::move(object));
   }
   return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
