@@ -195,36 +195,25 @@ TEST_CASE("a slow worker is not taken for stopped", "[d-13][safety]") {
   const ShortSilence silence("1");
   const Program program;
   // Each of its steps takes longer than anybody may be stopped.
+  const auto slow = [](const std::string& synchronisation) {
+    return "[[work]]\ntraining = \"bsp-ps\"\n" + synchronisation + R"(model = "cnn-small"
+batch = 4
+samples = 64
+threads = 1
+steps = 1
+pace = 400
+slow_factor = 3
+slow_worker = 1
+)";
+  };
   const auto run = program.run({"run", program.file("slow.toml", R"(name = "slow"
 [axes]
 environment = "bare-metal"
 backend = "gloo"
 architecture = "ps"
 ranks = 3
-[[work]]
-training = "bsp-ps"
-synchronisation = "ssp"
-model = "cnn-small"
-batch = 4
-samples = 64
-threads = 1
-steps = 1
-pace = 400
-slow_factor = 3
-slow_worker = 1
-[[work]]
-training = "bsp-ps"
-synchronisation = "local"
-local_steps = 2
-model = "cnn-small"
-batch = 4
-samples = 64
-threads = 1
-steps = 1
-pace = 400
-slow_factor = 3
-slow_worker = 1
-[protocol]
+)" + slow("synchronisation = \"ssp\"\n") + slow("synchronisation = \"local\"\nlocal_steps = 2\n") +
+                                                                     R"([protocol]
 warmup = 0
 iterations = 1
 launches = 1
