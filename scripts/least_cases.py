@@ -43,11 +43,11 @@ CASES = [
     ("cross-docker", "", "gloo"),
     ("cross-docker-shared-ipc", "", "openmpi"),
     ("cross-docker-shared-ipc", "", "mpich"),
-    ("cross-docker-shared-ipc", WIDE, "mpich"),
+    ("cross-docker-pod", WIDE, "mpich"),
     ("cross-docker-shared", "", "openmpi"),
     ("cross-docker-shared", "", "mpich"),
     ("cross-docker-host-network", SHARED, "openmpi"),
-    ("cross-docker-host-network", SHARED + "privileged = true\n", "mpich"),
+    ("cross-docker-host-network", SHARED + 'pid = "shared"\nprivileged = true\n', "mpich"),
     ("cross-docker", EVERYTHING + "shm_size = 0\n" + WIDE, "mpich"),
     ("cross-docker", 'uts = "host"\n' + WIDE, "gloo"),
 ]

@@ -66,6 +66,14 @@ std::vector<Finding> find_causes(const Symptoms& symptoms);
 // One file per group of causes; declared here for the table alone.
 using LookForCause = std::optional<Symptom>(const Symptoms& symptoms);
 using FixOfCause = Fix(const Symptoms& symptoms);
+/// Would the library's shared memory be UCX's, over PID namespaces apart? MPI_Init then fails where
+/// no process of the rank's own namespace has the peer's number, and goes well where one does (UCX
+/// 1.13), so that this is no way to take.
+bool shares_by_luck(const Symptoms& symptoms, Backend backend);
+
+/// Was that way open to the launch?
+bool starts_by_luck(const Symptoms& symptoms, const BackendLook& look);
+
 LookForCause look_for_blocked_cma, look_for_separate_pids, look_for_separate_users,
     look_for_separate_memory, look_for_small_shm, look_for_bridge, look_for_capped_link,
     look_for_dealt_ranks, look_for_wrong_interface, look_for_no_interface, look_for_slow_setting,

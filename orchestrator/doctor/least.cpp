@@ -10,6 +10,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/parsed_json.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/launch/interrupt.hpp"
@@ -24,6 +25,8 @@ constexpr int kReferences = 2;
 // A launch that is slower, or failed, may be so by chance.
 constexpr int kTries = 3;
 constexpr int kIterations = 50;
+constexpr const char* kByLuck =
+    "whether its launch fails is luck: UCX's shared memory wants one PID namespace";
 constexpr Bytes kSmall{std::uint64_t{1} << 10};
 
 void add_sharing(std::vector<ContainerFlag>& flags, const char* name,
@@ -97,6 +100,11 @@ class LeastSearch {
     for (int i = 0; i < 2 * kReferences && with_all_.size() < kReferences; ++i) {
       const auto launch = start(profile_, "with all flags");
       if (!launch) return why_ended();
+      if (launch->by_luck)
+        return launch->failure.empty()
+                   ? fmt::format("{} (pid = \"{}\")", kByLuck,
+                                 profile_.ipc == Sharing::host ? "host" : "shared")
+                   : "it does not run as it is: " + launch->failure;
       if (launch->failure.empty())
         with_all_.push_back(*launch);
       else if (i > 0 && with_all_.empty())
@@ -147,7 +155,9 @@ class LeastSearch {
         return true;
       }
       // Which way bytes go is no matter of chance.
-      if (launch->failure.empty() && launch->transport != with_all_.front().transport) break;
+      if (launch->by_luck ||
+          (launch->failure.empty() && launch->transport != with_all_.front().transport))
+        break;
     }
     worse_[kept] = why;
     return false;
@@ -192,6 +202,8 @@ FlagLaunch launch_of(const Symptoms& symptoms) {
   }
   const auto& look = symptoms.looks.front();
   launch.failure = !look.impossible.empty() ? look.impossible : look.failure;
+  // However this launch ended: the next one may end the other way.
+  launch.by_luck = starts_by_luck(symptoms, look);
   launch.transport = look.used;
   launch.times = look.fastest;
   return launch;
@@ -237,6 +249,7 @@ EnvironmentProfile with_flags(EnvironmentProfile profile, const std::vector<Cont
 }
 
 std::string why_worse(const FlagLaunch& launch, const std::vector<FlagLaunch>& with_all) {
+  if (launch.by_luck) return kByLuck;
   if (!launch.failure.empty())
     return "its launch fails: " + launch.failure.substr(0, launch.failure.find('\n'));
   if (launch.transport != with_all.front().transport)

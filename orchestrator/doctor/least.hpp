@@ -32,6 +32,7 @@ struct FlagLaunch {
   std::string failure;  ///< "" = it went well
   std::string transport;
   std::vector<Micros> times;  ///< the fastest call for each of least_sizes()
+  bool by_luck = false;       ///< another one may end otherwise: starts_by_luck()
 };
 
 /// The large all-reduce and the small one whose times are compared.

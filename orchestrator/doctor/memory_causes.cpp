@@ -9,6 +9,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/fixes.hpp"
+#include "orchestrator/launch/post_mortem.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/regime_links.hpp"
 
@@ -115,21 +116,53 @@ Fix fix_blocked_cma(const Symptoms& symptoms) {
   return {join(flags, ", "), std::move(profile)};
 }
 
+bool shares_by_luck(const Symptoms& symptoms, Backend backend) {
+  return is_host_mpi(backend) && !backend_facts(backend).mca && symptoms.facts.size() > 1 &&
+         apart(symptoms.facts, "pid") && !apart(symptoms.facts, "shm");
+}
+
+bool starts_by_luck(const Symptoms& symptoms, const BackendLook& look) {
+  return look.impossible.empty() && look.asked != "tcp" && shares_by_luck(symptoms, look.backend);
+}
+
+namespace {
+
+/// As a profile does that knows of starts_by_luck().
+bool is_kept_off(const Symptoms& symptoms, const BackendLook& look) {
+  return look.asked == "tcp" && symptoms.profile.kind == EnvironmentKind::cross_docker &&
+         shares_by_luck(symptoms, look.backend);
+}
+
+}  // namespace
+
 std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms) {
   if (symptoms.facts.size() < 2 || apart(symptoms.facts, "shm") || !apart(symptoms.facts, "pid") ||
       refused(symptoms) != nullptr)
     return std::nullopt;
-  auto backends = mpis(symptoms, [](const BackendLook& look) {
-    return look.ran() && look.asked != "tcp" && look.used != "cma";
-  });
-  if (backends.empty()) return std::nullopt;
-  return Symptom{
+  Symptom symptom{
       "the ranks share /dev/shm but not their PID namespace: a peer's process id means another "
       "process there, so that CMA has to stay off",
-      std::move(backends)};
+      {}};
+  for (const auto& look : symptoms.looks) {
+    if (!is_host_mpi(look.backend) || !look.impossible.empty() || look.used == "cma") continue;
+    const bool lucky = starts_by_luck(symptoms, look);
+    const bool seen = look.ran() ? look.asked != "tcp" || is_kept_off(symptoms, look)
+                                 : lucky && is_unseen_peer(look.failure);
+    if (!seen) continue;
+    symptom.backends.push_back(look.backend);
+    if (lucky)
+      symptom.evidence += fmt::format(
+          "; {} starts by luck, as UCX's shared memory wants a process with the peer's id in the "
+          "rank's own namespace",
+          name_of(look.backend));
+  }
+  if (symptom.backends.empty()) return std::nullopt;
+  return symptom;
 }
 
 Fix fix_separate_pids(const Symptoms& symptoms) {
+  if (symptoms.profile.kind != EnvironmentKind::cross_docker)
+    return {"one PID namespace for all ranks", std::nullopt};
   EnvironmentProfile profile = symptoms.profile;
   // Containers of a shared IPC namespace share a PID namespace in the same way.
   profile.pid = profile.ipc == Sharing::host ? Sharing::host : Sharing::shared;

@@ -20,6 +20,10 @@
 namespace dynamiccl {
 namespace {
 
+constexpr std::string_view kUnseenPeer =
+    "MPICH's UCX did not find the peer's process, as where the ranks of a shared /dev/shm have PID "
+    "namespaces of their own";
+
 std::optional<std::uint64_t> counter_in(const std::string& text, std::string_view name) {
   for (const auto& line : split(text, '\n')) {
     if (!line.starts_with(name) || line.size() <= name.size() || line[name.size()] != ' ') continue;
@@ -244,7 +248,22 @@ std::string behind(const std::string& said, std::string_view phrase) {
 
 }  // namespace
 
+bool is_unseen_peer(const std::string& said) {
+  if (said.find(kUnseenPeer) != std::string::npos) return true;
+  // Of uct_ep_keepalive_init() of UCX 1.13.
+  const auto lines = split(said, '\n');
+  return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find("initial_address_exchange") != std::string::npos &&
+           line.find("Endpoint timeout") != std::string::npos;
+  });
+}
+
 std::string library_words_clause(const std::string& said) {
+  // What the peer says of shmat is only what follows from it.
+  if (is_unseen_peer(said))
+    return std::string(kUnseenPeer) +
+           ": give them one (pid = \"shared\" or \"host\"), or keep UCX off shared memory "
+           "(UCX_TLS = \"tcp,self\")";
   if (const auto pml = said.rfind("PML "); pml != std::string::npos) {
     const std::string line = said.substr(pml, said.find('\n', pml) - pml);
     if (line.ends_with(" cannot be selected")) return fmt::format("Open MPI said: \"{}\"", line);

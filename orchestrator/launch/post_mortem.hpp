@@ -41,8 +41,13 @@ std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMem
 /// @param said by ssh
 std::string refused_login_clause(const std::string& said);
 
+/// Does MPICH, or library_words_clause() of it, say that UCX did not find its peer's process id?
+/// @param said by the launch's processes, or why it failed
+bool is_unseen_peer(const std::string& said);
+
 /// "" or a clause of what a library said last of why it does not start, in its own words: a
-/// component that it has not, a network interface or a transport that is not there.
+/// component that it has not, a network interface or a transport that is not there; or what its
+/// words mean where they name no cause.
 /// @param said by the launch's processes
 std::string library_words_clause(const std::string& said);
 

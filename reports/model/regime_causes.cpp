@@ -1,5 +1,7 @@
 #include "reports/model/regime_causes.hpp"
 
+#include <fmt/format.h>
+
 #include "core/vocabulary/text.hpp"
 #include "reports/model/placements.hpp"
 
@@ -29,16 +31,30 @@ std::string apart_text(const json& ingredients) {
   return join(names, ", ");
 }
 
-/// NCCL takes containers for machines: sharing one of the two namespaces alone gains little.
+/// NCCL and Open MPI take containers for machines. MPICH does not, but its shared memory wants one
+/// PID namespace as well.
 RegimeCause no_shared_memory(const json& ingredients, const std::string& why) {
   const std::string because = why.empty() ? "" : " (" + why + ")";
-  if (!text_at(ingredients, "library").starts_with("nccl-"))
-    return {"no memory shared between ranks" + because,
-            "environment = \"cross-docker-shared-ipc\""};
+  const std::string library = text_at(ingredients, "library");
+  if (!library.starts_with("nccl-"))
+    return {"no memory shared between ranks" + because, library.starts_with("mpich")
+                                                            ? "environment = \"cross-docker-pod\""
+                                                            : "environment = \"single-docker\""};
   const bool by_setting = why.find("NCCL_SHM_DISABLE=1") != std::string::npos;
   return {"NCCL's ranks share no memory" + because,
           by_setting ? "unset NCCL_P2P_DISABLE NCCL_SHM_DISABLE"
                      : "environment = \"cross-docker-shared\" or \"cross-docker-one-host\""};
+}
+
+/// Open MPI takes containers for machines, and between them sends by TCP whatever they share.
+std::string single_copy_fix(const json& ingredients, const std::string& why) {
+  const char* cause =
+      why.find("user namespaces") != std::string::npos ? "user-apart" : "cma-blocked";
+  if (why.find("PID namespaces") != std::string::npos) {
+    if (!text_at(ingredients, "library").starts_with("mpich")) return "";
+    cause = "pid-apart";
+  }
+  return fmt::format("dynamiccl doctor ENVIRONMENT --prove --cause {}", cause);
 }
 
 }  // namespace
@@ -65,8 +81,8 @@ std::vector<RegimeCause> regime_causes(const json& regime, const std::set<std::s
   if (text_at(ingredients, "intra_link") == "none")
     causes.push_back(no_shared_memory(ingredients, text_at(evidence, "intra_link")));
   if (is_at(ingredients, "single_copy", false) && text_at(ingredients, "intra_link") == "shm")
-    causes.push_back({"shared memory without single copy" + because("single_copy"),
-                      "dynamiccl doctor ENVIRONMENT --prove --cause cma-blocked"});
+    causes.push_back({"one /dev/shm, but no single copy" + because("single_copy"),
+                      single_copy_fix(ingredients, text_at(evidence, "single_copy"))});
   if (is_at(ingredients, "small_shm", true))
     causes.push_back({"small /dev/shm" + because("small_shm"),
                       "dynamiccl doctor ENVIRONMENT --prove --cause small-shm"});

@@ -67,7 +67,8 @@ TEST_CASE("ranks see exactly the namespaces that the profile promises (B-01, B-0
        {"bare-metal", "singularity", "singularity-inside", "singularity-userns",
         "singularity-userns-inside", "singularity-apart", "singularity-apart-one-host",
         "single-docker", "cross-docker", "cross-docker-folder", "cross-docker-one-host",
-        "cross-docker-host-network", "cross-docker-shared", "cross-docker-shared-ipc"}) {
+        "cross-docker-host-network", "cross-docker-shared", "cross-docker-shared-ipc",
+        "cross-docker-pod"}) {
     DYNAMIC_SECTION(name) {
       const EnvironmentProfile& profile = shipped(name);
       const auto environment = started(profile, test_request("namespaces"));

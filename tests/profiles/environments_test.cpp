@@ -43,6 +43,15 @@ TEST_CASE("variants change what their name says and nothing else of their base")
   CHECK(host.ipc == cross.ipc);
   CHECK(profiles.at("cross-docker-shared-ipc").ipc == Sharing::shared);
   CHECK(profiles.at("cross-docker-shared-ipc").network == Sharing::private_);
+  const auto& pod = profiles.at("cross-docker-pod");
+  CHECK(pod.ipc == Sharing::shared);
+  CHECK(pod.pid == Sharing::shared);
+  CHECK(pod.network == Sharing::private_);
+  CHECK(pod.backend_settings.at(Backend::openmpi).size() ==
+        cross.backend_settings.at(Backend::openmpi).size());
+  // UCX's shared memory starts by luck there.
+  for (const char* apart : {"cross-docker-shared-ipc", "cross-docker-shared"})
+    CHECK(profiles.at(apart).backend_settings.at(Backend::mpich).front().value == "tcp,self");
   const auto& shared = profiles.at("cross-docker-shared");
   CHECK(shared.network == Sharing::host);
   CHECK(shared.ipc == Sharing::host);

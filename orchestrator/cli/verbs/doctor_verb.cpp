@@ -537,7 +537,7 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor\n"
       "  dynamiccl doctor single-docker-no-cma --prove\n"
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
-      "  dynamiccl doctor --least cross-docker-shared-ipc --backend mpich      flags that it "
+      "  dynamiccl doctor --least cross-docker-pod --backend mpich      flags that it "
       "needs\n"
       "  dynamiccl doctor --hosts node1,node2,node3,node4      which node is to be drained\n"
       "  dynamiccl doctor --slurm --nodes 8\n"

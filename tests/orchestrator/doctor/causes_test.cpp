@@ -5,6 +5,7 @@
 
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/prove.hpp"
+#include "orchestrator/launch/post_mortem.hpp"
 #include "tests/orchestrator/doctor/symptoms.hpp"
 
 using namespace dynamiccl;
@@ -96,6 +97,43 @@ TEST_CASE("shared memory without a shared PID namespace keeps CMA off") {
   const auto finding = only(symptoms, "pid-apart");
   CHECK(finding.fix.profile->pid == Sharing::shared);
   CHECK(finding.fix.profile->backend_settings.at(Backend::mpich).empty());
+  CHECK(starts_by_luck(symptoms, symptoms.looks[1]));
+  CHECK_THAT(finding.symptom.evidence, ContainsSubstring("mpich starts by luck"));
+  // As the profile has it: kept off shared memory, it starts, and one namespace still is the fix.
+  symptoms.looks[1].used = symptoms.looks[1].asked = "tcp";
+  CHECK_FALSE(starts_by_luck(symptoms, symptoms.looks[1]));
+  CHECK_FALSE(starts_by_luck(symptoms, symptoms.looks[0]));
+  const auto kept_off = only(symptoms, "pid-apart");
+  CHECK(kept_off.symptom.backends == std::vector{Backend::mpich});
+  CHECK_THAT(kept_off.symptom.evidence, !ContainsSubstring("luck"));
+}
+
+TEST_CASE("a failed launch is laid to separate PID namespaces where the library says so") {
+  auto symptoms = cross();
+  symptoms.profile = profiles().at("cross-docker-shared-ipc");
+  for (auto& facts : symptoms.facts) facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
+  auto& mpich = symptoms.looks[1];
+  mpich.used = "";
+  mpich.asked = "shm";
+  mpich.failure = "no usable transports/devices";
+  CHECK_FALSE(ids(symptoms).contains("pid-apart"));
+  mpich.failure = library_words_clause("x initial_address_exchange Endpoint timeout");
+  CHECK(only(symptoms, "pid-apart").symptom.backends == std::vector{Backend::mpich});
+  mpich.asked = "tcp";
+  CHECK_FALSE(ids(symptoms).contains("pid-apart"));
+}
+
+TEST_CASE("PID namespaces of Apptainer's are no profile's key, and settings that suit them stay") {
+  auto symptoms = cross();
+  symptoms.profile = profiles().at("singularity-apart");
+  for (auto& facts : symptoms.facts) facts["shm"]["device"] = 1;
+  for (auto& look : symptoms.looks) {
+    look.used = look.asked = "tcp";
+    look.many_hosts = false;
+  }
+  CHECK_FALSE(ids(symptoms).contains("pid-apart"));
+  symptoms.looks[1].used = symptoms.looks[1].asked = "shm";
+  CHECK_FALSE(only(symptoms, "pid-apart").fix.profile);
 }
 
 TEST_CASE("a small /dev/shm matters to ranks that share it") {
@@ -350,6 +388,7 @@ TEST_CASE("the asked transport follows profile and settings") {
   CHECK(asked("bare-metal", Backend::gloo, {}) == "tcp");
   CHECK(asked("cross-docker", Backend::mpich, {}) == "tcp");
   CHECK(asked("cross-docker-shared-ipc", Backend::mpich, {}) == "shm");
+  CHECK(asked("cross-docker-pod", Backend::mpich, {}) == "cma");
   CHECK(asked("cross-docker-shared-ipc", Backend::openmpi, {}) == "tcp");
   CHECK(asked("singularity-userns", Backend::mpich, {}) == "shm");
 }

@@ -161,6 +161,33 @@ TEST_CASE("a launch that is slow once does not make a flag needed") {
   CHECK(result.launches == 5);
 }
 
+TEST_CASE("what starts by luck is worse however its launch ended, and is not tried again") {
+  const auto shares_pids = [](const EnvironmentProfile& profile) {
+    return profile.pid == Sharing::host;
+  };
+  const LaunchWith launch = [&](const EnvironmentProfile& profile) {
+    return FlagLaunch{"", "shm", {Micros(1000), Micros(10)}, !shares_pids(profile)};
+  };
+  Console console(Verbosity::quiet);
+  const auto profile = open_profile();
+  const auto found = find_least(profile, container_flags(profile, false), launch, {}, console);
+  REQUIRE(found.known());
+  CHECK(needed_of(found) == std::set<std::string>{"--pid host"});
+  CHECK_THAT(to_text(found), ContainsSubstring("luck"));
+
+  auto apart = profile;
+  apart.pid = Sharing::private_;
+  const auto none = find_least(apart, container_flags(apart, false), launch, {}, console);
+  CHECK_FALSE(none.known());
+  CHECK_THAT(none.impossible, ContainsSubstring("pid = \"host\""));
+  CHECK(none.launches == 1);
+  const LaunchWith failing = [](const EnvironmentProfile&) {
+    return FlagLaunch{"/dev/shm is full", "", {}, true};
+  };
+  const auto full = find_least(apart, container_flags(apart, false), failing, {}, console);
+  CHECK_THAT(full.impossible, ContainsSubstring("/dev/shm is full"));
+}
+
 TEST_CASE("slower is what is beyond every launch with all flags and a quarter of their median") {
   const auto launch = [](double large, double small) {
     return FlagLaunch{"", "shm", {Micros(large), Micros(small)}};

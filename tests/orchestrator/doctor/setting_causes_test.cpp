@@ -225,6 +225,9 @@ TEST_CASE("no profile of ours forbids a way that its environment allows") {
     INFO(name);
     auto symptoms = symptoms_of(name);
     symptoms.looks.push_back(told(profile, Backend::mpich));
+    if (profile.pid == Sharing::private_ && profile.ranks_per_container > 0)
+      for (std::size_t i = 0; i < symptoms.facts.size(); ++i)
+        symptoms.facts[i]["namespaces"]["pid"] = 70 + i;
     CHECK_FALSE(ids(symptoms).contains("slow-setting"));
   }
 }

@@ -53,6 +53,11 @@ TEST_CASE("why a library does not start is told in its own words") {
   CHECK(library_words_clause("[17.6] [vm:1:0]  ucp_context.c:1276 UCX  ERROR no usable "
                              "transports/devices (asked rc on all devices)\nAbort(4): x\n") ==
         "UCX said: \"no usable transports/devices (asked rc on all devices)\"");
+  CHECK_THAT(library_words_clause(
+                 "mm_sysv.c:57   UCX  ERROR   shmat(shmid=6) failed: Invalid argument\n"
+                 "initial_address_exchange(145).:  ucx function returned with failed status("
+                 "ucx_init.c 145 initial_address_exchange Endpoint timeout)\n"),
+             ContainsSubstring("PID namespace") && ContainsSubstring("UCX_TLS = \"tcp,self\""));
   CHECK(library_words_clause("").empty());
   CHECK(library_words_clause("PML \n Framework: \n UCX  ERROR").empty());
 }

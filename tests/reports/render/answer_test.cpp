@@ -153,20 +153,30 @@ TEST_CASE("one launch of each environment judges none of them") {
 
 TEST_CASE("no evidence cuts a cause's fix, which stands on a line of its own") {
   const std::string long_evidence(120, 'x');
-  const auto regime = [&](const std::string& ingredients, const std::string& intra) {
+  const auto regime = [&](const std::string& ingredients, const std::string& intra,
+                          const std::string& copies = "") {
     return R"({"ingredients":)" + ingredients + R"(,"evidence":{"intra_link":")" + intra +
-           R"(","single_copy":")" + long_evidence + R"(","small_shm":")" + long_evidence + R"("}})";
+           R"(","single_copy":")" + copies + long_evidence + R"(","small_shm":")" + long_evidence +
+           R"("}})";
   };
   const std::string nccl = R"({"library":"nccl-2.28","intra_link":"none"})";
   const std::vector<std::pair<std::string, std::string>> fix_of{
       {regime(R"({"library":"openmpi-4.1","intra_link":"none"})", "the ranks' /dev/shm differ"),
-       "environment = \"cross-docker-shared-ipc\""},
+       "environment = \"single-docker\""},
+      {regime(R"({"library":"mpich-4.0","intra_link":"none"})", "the ranks' /dev/shm differ"),
+       "environment = \"cross-docker-pod\""},
       {regime(nccl, "the ranks' host names differ: NCCL takes them for different machines"),
        "environment = \"cross-docker-shared\" or \"cross-docker-one-host\""},
       {regime(nccl, "NCCL_P2P_DISABLE=1; NCCL_SHM_DISABLE=1"),
        "unset NCCL_P2P_DISABLE NCCL_SHM_DISABLE"},
       {regime(R"({"intra_link":"shm","single_copy":false})", ""),
        "dynamiccl doctor cross-docker --prove --cause cma-blocked"},
+      {regime(R"({"library":"mpich-4.0","intra_link":"shm","single_copy":false})", "",
+              "separate PID namespaces: "),
+       "dynamiccl doctor cross-docker --prove --cause pid-apart"},
+      {regime(R"({"library":"mpich-4.0","intra_link":"shm","single_copy":false})", "",
+              "separate user namespaces"),
+       "dynamiccl doctor cross-docker --prove --cause user-apart"},
       {regime(R"({"small_shm":true})", ""),
        "dynamiccl doctor cross-docker --prove --cause small-shm"},
       {regime(R"({"inter_tier":"shaped-1000Mbit/s"})", ""), "environment = \"cross-docker\""}};
