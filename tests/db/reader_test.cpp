@@ -110,14 +110,15 @@ TEST_CASE("last is the newest that was measured by run, not a search or a try th
   };
   begin("measured", "", "complete");
   begin("searched", "tune=live", "complete");
+  begin("repeated", "replay=0", "complete");
   begin("tried", "tune=job", "failed");
   const Reader reader(folder.file("a.sqlite"));
   CHECK(reader.resolve_run("last") == "measured");
   CHECK(reader.resolve_run("last-tune") == "searched");
-  CHECK(reader.newest_run() == "searched");
+  CHECK(reader.newest_run() == "repeated");
   CHECK_THROWS_WITH(reader.resolve_run("last-import"), ContainsSubstring("only 0 runs of import"));
   CHECK_THROWS_WITH(reader.resolve_run("last~1"),
-                    ContainsSubstring("holds only 1 run that `run` measured, of 3 in all"));
+                    ContainsSubstring("holds only 1 run that `run` measured, of 4 in all"));
 }
 
 TEST_CASE("run names: unique prefixes, and what is ambiguous", "[G-01]") {

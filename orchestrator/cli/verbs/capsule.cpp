@@ -64,7 +64,7 @@ StoredText stored_text(const Reader& reader, const std::string& run) {
     const auto text = one.get<std::string>();
     if (text.starts_with("only="))
       stored.only = text.substr(5);
-    else if (!text.starts_with("gate="))
+    else if (!text.starts_with("gate=") && !text.starts_with("replay="))
       stored.overrides.push_back(text);
   }
   return stored;

@@ -289,6 +289,13 @@ std::vector<ReadyExport> export_one_regime(const ConfigurationTable& table,
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
+  if (const auto& other = arguments.capsule.empty() ? arguments.anonymous : arguments.capsule;
+      !other.empty() && !arguments.table.empty())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("export: \"{}\" would be a table of settings, and {} has none; a run is "
+                    "named by --run, with --capsule",
+                    arguments.table, other));
   if (!arguments.capsule.empty()) return write_capsule(shared, arguments.capsule, arguments.run);
   if (!arguments.anonymous.empty()) return export_database(arguments, shared);
   if (!arguments.hidden.empty()) throw Error(ErrorKind::input, "--hide goes with --anonymous");

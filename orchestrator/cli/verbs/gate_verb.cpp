@@ -60,7 +60,7 @@ class StoredExperiment {
       const auto text = one.get<std::string>();
       if (text.starts_with("only=")) {
         if (arguments.only.empty()) arguments.only = text.substr(5);
-      } else if (!text.starts_with("gate=")) {
+      } else if (!text.starts_with("gate=") && !text.starts_with("replay=")) {
         overrides.push_back(text);
       }
     }

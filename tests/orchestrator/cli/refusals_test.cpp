@@ -149,6 +149,8 @@ TEST_CASE("export refuses what it would leave aside, by its name") {
   CHECK_THAT(refusal({"export", "--anonymous", ""}, db),
              ContainsSubstring("--anonymous: is empty"));
   const auto copy = folder.path("copy.sqlite");
+  CHECK_THAT(refusal({"export", "--capsule", copy, "1cca004f"}, db),
+             ContainsSubstring("a run is named by --run"));
   CHECK_THAT(refusal({"export", "--anonymous", copy, "--hide", ""}, db),
              ContainsSubstring("--hide: is empty"));
   CHECK_THAT(refusal({"export", "--anonymous", copy, "--out", out}, db),
