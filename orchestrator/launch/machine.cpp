@@ -47,8 +47,8 @@ std::string why_backend_cannot_train(Backend backend, const std::string& worker_
   const std::string trainer = fmt::format("{}/{}", worker_folder, trainer_program(backend));
   if (!std::filesystem::exists(trainer))
     return why_part_is_absent(trainer,
-                              "apt-get install libtorch-dev libopenblas0-pthread, then configure "
-                              "and build again");
+                              "apt-get install libtorch-dev libopenblas0-pthread; then "
+                              "./dynamiccl run FILE builds it");
   return "";
 }
 

@@ -160,7 +160,7 @@ constexpr std::array kAnswerWords{
     AnswerWord{name_of(GuardVerdict::not_confirmed), "not surely faster than the default", true},
     AnswerWord{kNonActionable, "every setting was measured, and the best of them gains nothing"},
     AnswerWord{kUndecided, "nothing is surely faster, and that nothing is was not shown"},
-    AnswerWord{kUnexplored, "no setting but the default was measured"},
+    AnswerWord{kUnexplored, "no two settings were measured, so that nothing is compared"},
     AnswerWord{kOnlyDefault, "every other way missed its target"},
     AnswerWord{kNothingToSet, "there is no setting that a job could load"},
     AnswerWord{kBelowFloor, "Gloo is faster there than the setting"},
@@ -305,8 +305,7 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         kOnlyDefault, in_cells(cells, result)));
   if (const auto cells = flagged(result, kUnexplored); cells > 0)
     advice.push_back(fmt::format(
-        "{} {}: no setting but the default was measured there{}", kUnexplored,
-        in_cells(cells, result),
+        "{} {}: no two settings were measured there{}", kUnexplored, in_cells(cells, result),
         measuring_options(result).empty() ? "" : "; others are with " + measuring_options(result)));
   if (const auto cells = flagged(result, kNothingToSet); cells > 0)
     advice.push_back(

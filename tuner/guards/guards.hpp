@@ -23,7 +23,7 @@ DYN_NAMED_ENUM(
 
 /// Flags that reach the user; core/statistics/saturation.hpp has one more.
 inline constexpr std::string_view kNonActionable = "non_actionable_regime";
-/// Nothing but the default was measured: nothing is known of the others.
+/// One setting at most was measured, the default as a rule: there is nothing to compare.
 inline constexpr std::string_view kUnexplored = "unexplored";
 /// Whether a setting is faster stayed open.
 inline constexpr std::string_view kUndecided = "undecided";

@@ -251,7 +251,10 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
   const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
   console.note(fmt::format("{} where all settings would need {}",
                            counted(result.evaluations, "evaluation"), result.arms));
-  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (result.interrupted_by != 0) {
+    console.note("interrupted: what was measured is stored, and no table of settings is written");
+    return 128 + result.interrupted_by;
+  }
   if (arguments.between_runs) return exit_of(evaluator);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
   console.note(

@@ -108,7 +108,7 @@ verdict | text, optional | of that change: FASTER or SLOWER
           .method =
               "a change: the mean logarithms of the runs before and after it differ by more "
               "than in 99 of 100 orders of the same runs, three runs on each side at least",
-          .needs = "the same cells in two runs, six for a change",
+          .needs = "the same cells in two runs, six for a change: start one experiment again",
           .measured_by = "run experiments/quickstart.toml",
           .of_runs = history_table,
           .every_run = true};
