@@ -126,7 +126,7 @@ def judge(program, folder, number, case):
         rest = [other for other in needed if other != flag]
         text = profile_of(f"{name}-without-{place}", base, rest)
         result["without"][flag] = look(program, folder, f"{name}-without-{place}", text, backend)
-    by_time = [flag for flag, why in needed.items() if not why.startswith(("transport", "its launch"))]
+    by_time = [flag for flag, why in needed.items() if not why.startswith(("transport", "its launch", "whether its launch"))]
     result["by_time"] = by_time
     same = [flag for flag, way in result["without"].items() if way == with_least and flag not in by_time]
     if with_least != least["transport"]:
