@@ -77,7 +77,7 @@ std::string only_statement(const std::string& sql) {
                 "query: there is no statement, only blanks or comments; write a SELECT, or a name "
                 "that `dynamiccl query` lists");
   for (std::size_t i = text.find(';'); i != std::string_view::npos; i = text.find(';', i + 1)) {
-    const std::string statement(text.substr(0, i + 1));
+    std::string statement(text.substr(0, i + 1));
     // sqlite3_complete knows strings, comments and triggers, so that we need not.
     if (sqlite3_complete(statement.c_str()) == 0) continue;
     if (without_empty_start(text.substr(i + 1)).empty()) return statement;
