@@ -51,6 +51,8 @@ def import_all(program, folder, database):
         code, cpu, wall = run([program, "import", *files, "--db", database], stdout=subprocess.DEVNULL)
     size = os.path.getsize(database) / 2**20
     print(f"{len(files)} databases imported: exit code {code}, {cpu:.2f} s of CPU, {wall:.2f} s, {size:.1f} MiB", file=sys.stderr)
+    if code != 0:
+        sys.exit("not all of them were imported: nothing was timed")
 
 
 def main():

@@ -167,12 +167,15 @@ class LiveTuning {
       return format_eta(evaluator_.estimated_s(searching + rounds_of_both * groups,
                                                measurements + rounds_of_both * searched_.size()));
     };
+    const auto either = [](const auto& least, const auto& most) {
+      return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+    };
     console_.note(fmt::format(
-        "up to {} in some {}, then each choice against the default on {} to {} fresh launches; "
-        "about {} to {} on an idle machine",
+        "up to {} in some {}, then each choice against the default on {} fresh launches; about {} "
+        "on an idle machine",
         counted(measurements, "measurement"), counted(searching, "launch"),
-        options_.confirm_launches, options_.confirm_launches * rule().looks, takes(1),
-        takes(rule().looks)));
+        either(options_.confirm_launches, options_.confirm_launches * rule().looks),
+        either(takes(1), takes(rule().looks))));
   }
 
   [[nodiscard]] SearchOptions search_options() const {

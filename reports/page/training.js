@@ -34,7 +34,11 @@
   function table(rows, names, baseline) {
     const { el, format, figure } = Report;
     const together = text => el("span", { class: "together" }, text);
-    const percent = value => value === null || value === undefined ? "-" : `${value > 0 ? "+" : ""}${value.toFixed(Math.abs(value) < 9.95 ? 1 : 0)} %`;
+    const percent = value => {
+      if (value === null || value === undefined) return "-";
+      const rounded = Number(value.toFixed(Math.abs(value) < 9.95 ? 1 : 0));
+      return `${rounded > 0 ? "+" : ""}${rounded || 0} %`;  // not "-0"
+    };
     const some = key => rows.some(r => r[key] !== null && r[key] !== undefined);
     return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, group: where, columns: [
       { name: "method", text: r => figure(names.of(r)) },
@@ -110,7 +114,7 @@
       caption: "Until the target, or the end of the epochs, evaluations left out; in brackets the smallest and the largest of the launches", rows, group: where, columns: [
         { name: "way", text: r => r.configuration.length > 60 ? r.configuration : el("span", { class: "together" }, r.configuration) },
         { name: "model", quiet: true, text: r => [r.model + ", ", el("span", { class: "together" }, `batch ${r.batch}`)] }, { name: "workers", quiet: true, right: true, text: r => String(r.workers) },
-        ...(some("reached") ? [{ name: "reached", right: true, text: r => `${r.reached} of ${r.launches}` }] : []),
+        ...(some("reached") ? [{ name: "reached", right: true, text: r => number(r.reached, n => `${n} of ${r.launches}`) }] : []),
         { name: "time", right: true, text: r => format.time(r.trained_us) },
         { name: "over plain SGD", right: true, text: r => figure(number(r.over_plain, v => r.launches > 1 ? format.interval(v, r.over_plain_low, r.over_plain_high, format.ratio) : format.ratio(v))) },
         { name: "accuracy", right: true, text: r => number(r.accuracy, v => format.number(100 * v) + " %") },

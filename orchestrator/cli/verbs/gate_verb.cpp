@@ -194,9 +194,9 @@ void require_reference(const std::string& reference) {
   std::error_code unseen;
   if (!reference.ends_with(".sqlite") || std::filesystem::exists(reference, unseen)) return;
   throw Error(ErrorKind::input,
-              fmt::format("gate: {0}: there is no such file; make it where the speed is known to "
-                          "be good: dynamiccl run FILE --db {0}",
-                          reference));
+              fmt::format("gate: {}: there is no such file; make it where the speed is known to "
+                          "be good: dynamiccl run FILE --db {}",
+                          reference, shell_quote(reference)));
 }
 
 int run_gate(GateArguments arguments, const Shared& shared) {

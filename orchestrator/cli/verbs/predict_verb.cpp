@@ -53,9 +53,9 @@ const Columns& predicted_columns() {
       "predicted_us | us, real | by the analytic model\n"
       "against_fastest | real | its time over that of the size's fastest\n"
       "start_up_us | us, real | of it, for the latency of messages\n"
-      "bytes_us | us, real | of it, for bytes on the busiest links\n"
+      "transfer_us | us, real | of it, for bytes on the busiest links\n"
       "sum_us | us, real, optional | of it, for sums\n"
-      "limit | text | links that most of the bytes' time is for\n"
+      "limit | text | links that most of the transfer is on\n"
       "segment_bytes | bytes, integer, exact, optional | of those tried, the fastest\n"
       "smpi_us | us, real, optional | by SimGrid's SMPI: the algorithm's own messages on simulated "
       "links\n"
@@ -80,7 +80,7 @@ const Columns& traffic_columns() {
                     "algorithm\n"
                     "call_us | us, real | by the fastest analytic model, all groups at once\n"
                     "step_us | us, real | of all its calls\n"
-                    "limit | text | links that most of the bytes' time is for\n",
+                    "limit | text | links that most of the transfer is on\n",
                     "predict"));
   return columns;
 }
@@ -268,9 +268,9 @@ void print_prediction(const PredictArguments& arguments, Shared& shared) {
     if (const std::string why = why_no_smpi(machine, operation); !why.empty())
       throw Error(ErrorKind::environment, "--smpi: " + why);
   Table table;
-  table.columns = {"size_bytes",       "algorithm", "predicted_us", "against_fastest",
-                   "start_up_us",      "bytes_us",  "sum_us",       "limit",
-                   "segment_bytes",    "smpi_us",   "smpi_ratio",   "error_percent",
+  table.columns = {"size_bytes",       "algorithm",   "predicted_us", "against_fastest",
+                   "start_up_us",      "transfer_us", "sum_us",       "limit",
+                   "segment_bytes",    "smpi_us",     "smpi_ratio",   "error_percent",
                    "error_p90_percent"};
   // Models leave nothing; SimGrid's input does.
   std::optional<InterruptGuard> guard;

@@ -4,8 +4,10 @@
 #include <tuple>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
+#include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/target_times.hpp"
 #include "reports/queries/query.hpp"
@@ -68,8 +70,10 @@ auto regime_of(const Trained& t) {
 }
 
 std::string method_of(const Trained& t) {
-  const auto& settings = t.cell.settings;
-  return t.figure.algorithm + (settings.empty() ? "" : " " + settings.dump());
+  std::vector<std::string> words{t.figure.algorithm};
+  if (!t.cell.settings.empty())
+    for (auto& word : setting_words(t.cell.settings.dump())) words.push_back(std::move(word));
+  return join(words, " ");
 }
 
 Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,

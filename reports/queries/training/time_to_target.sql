@@ -10,7 +10,7 @@
 --   compression | text | codec of the gradients
 --   carried_by | text | the library that moved the gradients
 --   launches
---   reached | integer | launches in which every worker reached the target
+--   reached | integer | launches in which every worker reached the target; empty where there was none
 --   steps | integer | steps or rounds until then, median
 --   samples | integer | of all workers until then, median
 --   trained_us | us, real | sum of its steps, without evaluations, of the slowest worker, median; of all epochs where that launch missed the target
@@ -123,7 +123,7 @@ averaged AS (
   GROUP BY cell_id
 ),
 met AS (
-  SELECT cell_id, sum(coalesce(target_reached, 0)) AS reached FROM taken GROUP BY cell_id
+  SELECT cell_id, sum(target_reached) AS reached FROM taken GROUP BY cell_id
 )
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers,
        (SELECT l.group_knobs FROM v_launch l WHERE l.launch_id = n.launch_id) AS group_knobs, n.task, n.method,

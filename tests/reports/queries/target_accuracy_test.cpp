@@ -66,7 +66,7 @@ TEST_CASE("the atlas ranks all ways to a target accuracy by the time until it", 
   CHECK(rows.integer(1 - reached, "methods") == 1);
   CHECK(rows.integer(reached, "methods") == 2);
   CHECK(rows.real(reached, "target") == 0.6);
-  CHECK_THAT(rows.text(reached, "best"), ContainsSubstring("local_steps\":\"8\""));
+  CHECK_THAT(rows.text(reached, "best"), ContainsSubstring("local_steps=8"));
   CHECK_THAT(rows.text(reached, "runner_up"), ContainsSubstring("bsp-a2a"));
   CHECK_THAT(*rows.real(reached, "step_us"), WithinRel(2000 * 1.01, 1e-6));
   CHECK_THAT(*rows.real(reached, "lead"), WithinRel(5.0, 1e-6));
@@ -99,6 +99,17 @@ TEST_CASE("who misses a target is not ranked by the time of missing it", "[D-98]
   };
   for (int missed = 0; missed <= launches; ++missed)
     CHECK(local_row(missed) == std::tuple{2 * missed < launches, missed < launches, missed == 0});
+}
+
+TEST_CASE("cells without a target did not miss one", "[D-98]") {
+  TrainedCase one = plain();
+  one.extra = R"(,"epochs":"4")";
+  one.figures.details.erase("target_reached");
+  const Table table = TrainedRun({one}).query("time_to_target");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.text(0, "reached").empty());
+  CHECK(rows.real(0, "trained_us"));
 }
 
 TEST_CASE("where only sending less helps, what was measured to help is named", "[E-147][H-12]") {
