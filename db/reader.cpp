@@ -139,8 +139,10 @@ std::optional<RunsBack> runs_back(const std::string& name) {
 std::vector<std::string> runs_of_kind(const Reader& reader, std::string_view kind) {
   const Table table = reader.query(
       "SELECT r.uuid, CASE WHEN EXISTS (SELECT 1 FROM imported_run i WHERE i.run_id = r.id) THEN "
-      "'import' WHEN x.overrides_json LIKE '%\"tune=%' THEN 'tune' WHEN x.overrides_json LIKE "
-      "'%\"replay=%' OR r.spec_path LIKE 'doctor --prove %' THEN 'repeat' ELSE 'run' END AS kind, "
+      "'import' WHEN r.replay_of IS NOT NULL OR x.overrides_json LIKE '%\"gate=again\"%' OR "
+      "r.spec_path LIKE 'doctor --prove %' THEN 'repeat' WHEN x.overrides_json LIKE '%\"tune=%' "
+      "THEN "
+      "'tune' ELSE 'run' END AS kind, "
       "r.status = 'failed' AND NOT EXISTS (SELECT 1 FROM plan_group g JOIN launch l ON l.group_id "
       "= g.id WHERE g.run_id = r.id) AS tried FROM run r LEFT JOIN experiment x ON x.id = "
       "r.experiment_id ORDER BY r.id DESC");

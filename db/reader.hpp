@@ -32,8 +32,9 @@ class Reader {
   [[nodiscard]] std::string newest_run() const;
 
   /// Full id of a run from a unique prefix of it, "last" or "last~N" (N before the last) of what
-  /// `run` measured (no repeated launch and no proof of the doctor's), "last-tune" or "last-import"
-  /// of the others, likewise. Where nothing was measured by `run`, "last" is the newest of all.
+  /// `run` measured (no repeated launch, no second look of a gate, no proof of the doctor's),
+  /// "last-tune" or "last-import" of the others, likewise. Where nothing was measured by `run`,
+  /// "last" is the newest of all.
   /// @throws Error(input) when there is no such run or the prefix fits several
   [[nodiscard]] std::string resolve_run(const std::string& name) const;
 

@@ -357,10 +357,16 @@ bool excludes_shared_memory(const std::map<std::string, std::string>& settings) 
   if (!btl.empty() && !btl.starts_with('^')) return !names_transport(btl, "vader");
   if (btl.starts_with('^') && names_transport(btl.substr(1), "vader")) return true;
   const std::string tls = value_of(settings, "UCX_TLS");
-  if (tls.empty() || tls.starts_with('^')) return false;
-  for (const char* shared : {"posix", "sysv", "mm", "sm", "shm", "all", "cma"})
-    if (names_transport(tls, shared)) return false;
-  return true;
+  if (tls.empty()) return false;
+  const bool all_but = tls.starts_with('^');
+  const auto named = [list = tls.substr(all_but ? 1 : 0)](const char* name) {
+    return names_transport(list, name);
+  };
+  // UCX's names for all ways through memory.
+  if (named("sm") || named("shm")) return all_but;
+  const bool segments = named("mm") || (named("posix") && named("sysv"));
+  if (all_but) return segments && named("cma");
+  return !segments && !named("posix") && !named("sysv") && !named("cma") && !named("all");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/launch/post_mortem.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -249,7 +250,7 @@ EnvironmentProfile with_flags(EnvironmentProfile profile, const std::vector<Cont
 }
 
 std::string why_worse(const FlagLaunch& launch, const std::vector<FlagLaunch>& with_all) {
-  if (launch.by_luck) return kByLuck;
+  if (launch.by_luck && (launch.failure.empty() || is_unseen_peer(launch.failure))) return kByLuck;
   if (!launch.failure.empty())
     return "its launch fails: " + launch.failure.substr(0, launch.failure.find('\n'));
   if (launch.transport != with_all.front().transport)

@@ -127,17 +127,17 @@ bool starts_by_luck(const Symptoms& symptoms, const BackendLook& look) {
 
 namespace {
 
-/// As a profile does that knows of starts_by_luck().
+/// By a setting, as a profile has it that knows of starts_by_luck(): it is its PID namespaces that
+/// ask for it. Where IPC namespaces are apart, too, UCX takes no shared memory anyway.
 bool is_kept_off(const Symptoms& symptoms, const BackendLook& look) {
   return look.asked == "tcp" && symptoms.profile.kind == EnvironmentKind::cross_docker &&
-         shares_by_luck(symptoms, look.backend);
+         symptoms.profile.ipc != Sharing::private_ && shares_by_luck(symptoms, look.backend);
 }
 
 }  // namespace
 
 std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms) {
-  if (symptoms.facts.size() < 2 || apart(symptoms.facts, "shm") || !apart(symptoms.facts, "pid") ||
-      refused(symptoms) != nullptr)
+  if (symptoms.facts.size() < 2 || apart(symptoms.facts, "shm") || !apart(symptoms.facts, "pid"))
     return std::nullopt;
   Symptom symptom{
       "the ranks share /dev/shm but not their PID namespace: a peer's process id means another "
@@ -146,6 +146,8 @@ std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms) {
   for (const auto& look : symptoms.looks) {
     if (!is_host_mpi(look.backend) || !look.impossible.empty() || look.used == "cma") continue;
     const bool lucky = starts_by_luck(symptoms, look);
+    // Whether it starts does not hang on single copies; how fast it is does, which is cma-blocked.
+    if (!lucky && refused(symptoms) != nullptr) continue;
     const bool seen = look.ran() ? look.asked != "tcp" || is_kept_off(symptoms, look)
                                  : lucky && is_unseen_peer(look.failure);
     if (!seen) continue;
@@ -161,9 +163,15 @@ std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms) {
 }
 
 Fix fix_separate_pids(const Symptoms& symptoms) {
-  if (symptoms.profile.kind != EnvironmentKind::cross_docker)
+  const bool apptainer = symptoms.profile.kind == EnvironmentKind::singularity;
+  if (!apptainer && symptoms.profile.kind != EnvironmentKind::cross_docker)
     return {"one PID namespace for all ranks", std::nullopt};
   EnvironmentProfile profile = symptoms.profile;
+  if (apptainer) {
+    profile.pid = Sharing::host;
+    allow_cma(profile);
+    return {"without --pid (pid = \"host\")", std::move(profile)};
+  }
   // Containers of a shared IPC namespace share a PID namespace in the same way.
   profile.pid = profile.ipc == Sharing::host ? Sharing::host : Sharing::shared;
   allow_cma(profile);

@@ -21,7 +21,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::string_view kUnseenPeer =
-    "MPICH's UCX did not find the peer's process, as where the ranks of a shared /dev/shm have PID "
+    "MPICH's UCX did not find the peer's process, as where ranks that share /dev/shm have PID "
     "namespaces of their own";
 
 std::optional<std::uint64_t> counter_in(const std::string& text, std::string_view name) {
@@ -262,8 +262,8 @@ std::string library_words_clause(const std::string& said) {
   // What the peer says of shmat is only what follows from it.
   if (is_unseen_peer(said))
     return std::string(kUnseenPeer) +
-           ": give them one (pid = \"shared\" or \"host\"), or keep UCX off shared memory "
-           "(UCX_TLS = \"tcp,self\")";
+           " (give them one: pid = \"host\", in Docker also \"shared\"; or keep UCX off shared "
+           "memory: UCX_TLS = \"tcp,self\"), or where the peer had ended";
   if (const auto pml = said.rfind("PML "); pml != std::string::npos) {
     const std::string line = said.substr(pml, said.find('\n', pml) - pml);
     if (line.ends_with(" cannot be selected")) return fmt::format("Open MPI said: \"{}\"", line);

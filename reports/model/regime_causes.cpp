@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/vocabulary/text.hpp"
+#include "reports/model/leaf_difference.hpp"
 #include "reports/model/placements.hpp"
+#include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
 
@@ -17,6 +21,12 @@ std::string text_at(const json& object, const char* key) {
 }
 
 namespace {
+
+bool is_apart(const json& ingredients, std::string_view name) {
+  const auto found = ingredients.find("apart");
+  return found != ingredients.end() && found->is_array() &&
+         std::find(found->begin(), found->end(), json(name)) != found->end();
+}
 
 bool is_at(const json& object, const char* key, bool wanted) {
   return object.is_object() && object.contains(key) && object[key] == json(wanted);
@@ -51,7 +61,9 @@ std::string single_copy_fix(const json& ingredients, const std::string& why) {
   const char* cause =
       why.find("user namespaces") != std::string::npos ? "user-apart" : "cma-blocked";
   if (why.find("PID namespaces") != std::string::npos) {
-    if (!text_at(ingredients, "library").starts_with("mpich")) return "";
+    // Nor does UCX share what a folder alone gives to both.
+    if (!text_at(ingredients, "library").starts_with("mpich") || is_apart(ingredients, "ipc"))
+      return "";
     cause = "pid-apart";
   }
   return fmt::format("dynamiccl doctor ENVIRONMENT --prove --cause {}", cause);
@@ -90,6 +102,33 @@ std::vector<RegimeCause> regime_causes(const json& regime, const std::set<std::s
     causes.push_back({"links capped: " + tier.substr(7), "environment = \"cross-docker\""});
   if (const auto names = apart_text(ingredients); !names.empty())
     causes.push_back({"namespaces apart: " + names, ""});
+  return causes;
+}
+
+std::vector<EnvironmentCause> environment_causes(const Reader& reader, const std::string& run_uuid,
+                                                 std::int64_t run_row) {
+  const Table table = reader.query(
+      "SELECT v.environment, v.backend, l.regime_json FROM v_launch v "
+      "JOIN launch l ON l.id = v.launch_row WHERE v.run_row = ?1 AND v.launch_status = 'ok' "
+      "AND v.regime_id IS NOT NULL GROUP BY v.environment, v.backend, v.regime_id "
+      "ORDER BY v.environment",
+      {run_row});
+  const TableView rows(table);
+  auto crowding = crowding_of(reader, run_uuid);
+  std::map<std::string, std::map<std::string, FixesOf>> found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto regime = stored_json(rows.text(i, "regime_json"));
+    if (!regime.is_object()) continue;
+    const auto environment = rows.text(i, "environment");
+    const auto backend = rows.text(i, "backend");
+    for (const auto& [text, fix] : regime_causes(regime, crowding[{environment, backend}]))
+      found[environment][text][fix].insert(backend);
+  }
+  const auto usual = found["bare-metal"];
+  std::vector<EnvironmentCause> causes;
+  for (const auto& [environment, texts] : found)
+    for (const auto& [text, fixes] : texts)
+      if (!usual.contains(text)) causes.push_back({environment, text, fixes});
   return causes;
 }
 

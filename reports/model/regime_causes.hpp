@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -29,5 +30,19 @@ struct RegimeCause {
 /// @param regime as launch.regime_json has it
 std::vector<RegimeCause> regime_causes(const nlohmann::json& regime,
                                        const std::set<std::string>& crowding);
+
+/// The libraries that a cause was found with, by what mends it for them; "" = nothing does.
+using FixesOf = std::map<std::string, std::set<std::string>>;
+
+struct EnvironmentCause {
+  std::string environment;
+  std::string text;
+  FixesOf fixes;
+};
+
+/// The causes of a run's regimes by environment; without those that bare metal has, too, which
+/// explain no difference.
+std::vector<EnvironmentCause> environment_causes(const Reader& reader, const std::string& run_uuid,
+                                                 std::int64_t run_row);
 
 }  // namespace dynamiccl

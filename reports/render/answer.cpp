@@ -17,7 +17,6 @@
 #include "db/usual_db.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
-#include "reports/model/leaf_difference.hpp"
 #include "reports/model/regime_causes.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/synchronisation_warnings.hpp"
@@ -350,37 +349,29 @@ std::string fix_in(std::string fix, const std::string& environment) {
   return fix;
 }
 
-/// Why, by environment, each with its fix on a line of its own, so that no evidence cuts it.
-/// Those that are bare metal's too explain no difference.
+/// Each on a line of its own, so that no evidence cuts it. Named are the libraries that it is for
+/// where it is not for all.
+std::string fixes_text(const FixesOf& fixes, const std::string& environment) {
+  std::string text;
+  for (const auto& [fix, backends] : fixes) {
+    if (fix.empty()) continue;
+    const auto whose =
+        fixes.size() < 2 ? "" : " for " + join({backends.begin(), backends.end()}, ", ");
+    text += fmt::format("  fix{}: {}\n", whose, fix_in(fix, environment));
+  }
+  return text;
+}
+
+/// Why, by environment, with what mends it.
 std::string causes_text(const Reader& reader, const std::string& run_uuid, std::int64_t run,
                         std::size_t width) {
-  const Table table = reader.query(
-      "SELECT v.environment, v.backend, l.regime_json FROM v_launch v "
-      "JOIN launch l ON l.id = v.launch_row WHERE v.run_row = ?1 AND v.launch_status = 'ok' "
-      "AND v.regime_id IS NOT NULL GROUP BY v.environment, v.backend, v.regime_id "
-      "ORDER BY v.environment",
-      {run});
-  const TableView rows(table);
-  auto crowding = crowding_of(reader, run_uuid);
-  std::map<std::string, std::map<std::string, std::string>> found;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto regime = stored_json(rows.text(i, "regime_json"));
-    if (!regime.is_object()) continue;
-    const auto& crowded = crowding[{rows.text(i, "environment"), rows.text(i, "backend")}];
-    for (const auto& cause : regime_causes(regime, crowded))
-      found[rows.text(i, "environment")].emplace(cause.text, cause.fix);
-  }
-  const auto usual = found["bare-metal"];
   std::string out;
   std::size_t told = 0;
-  for (const auto& [environment, causes] : found) {
-    if (environment == "bare-metal") continue;
-    for (const auto& [text, fix] : causes) {
-      if (usual.contains(text) || fix.empty()) continue;
-      if (told++ < kMostCauses)
-        out += wrapped(fmt::format("why {}: {}", environment, text), width) +
-               fmt::format("  fix: {}\n", fix_in(fix, environment));
-    }
+  for (const auto& [environment, text, fixes] : environment_causes(reader, run_uuid, run)) {
+    const auto mends = fixes_text(fixes, environment);
+    if (mends.empty()) continue;
+    if (told++ < kMostCauses)
+      out += wrapped(fmt::format("why {}: {}", environment, text), width) + mends;
   }
   if (told > kMostCauses)
     out += fmt::format("  and {} more: dynamiccl doctor\n", told - kMostCauses);

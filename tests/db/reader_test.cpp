@@ -110,15 +110,27 @@ TEST_CASE("last is the newest that was measured by run, not a search or a try th
   };
   begin("measured", "", "complete");
   begin("searched", "tune=live", "complete");
-  begin("repeated", "replay=0", "complete");
+  begin("looked", "gate=again", "complete");
+  for (const char* of : {"", "tune=live"}) {
+    auto plan = make_plan(std::string("repeated") + of, {"bare-metal"}, {"allreduce"}, {1024});
+    plan.run.replay_of = "a launch";
+    if (*of != '\0') plan.run.overrides = {of};
+    plan.run.overrides.emplace_back("replay=0");
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    store.end_run(plan.run.id, "complete");
+  }
+  auto proof = make_plan("proved", {"bare-metal"}, {"allreduce"}, {1024});
+  proof.run.spec_path = "doctor --prove small-shm";
+  store.begin_run(proof.run, proof.groups, proof.cells);
+  store.end_run("proved", "complete");
   begin("tried", "tune=job", "failed");
   const Reader reader(folder.file("a.sqlite"));
   CHECK(reader.resolve_run("last") == "measured");
   CHECK(reader.resolve_run("last-tune") == "searched");
-  CHECK(reader.newest_run() == "repeated");
+  CHECK(reader.newest_run() == "proved");
   CHECK_THROWS_WITH(reader.resolve_run("last-import"), ContainsSubstring("only 0 runs of import"));
   CHECK_THROWS_WITH(reader.resolve_run("last~1"),
-                    ContainsSubstring("holds only 1 run that `run` measured, of 4 in all"));
+                    ContainsSubstring("holds only 1 run that `run` measured, of 7 in all"));
 }
 
 TEST_CASE("run names: unique prefixes, and what is ambiguous", "[G-01]") {

@@ -105,6 +105,16 @@ TEST_CASE("a stored launch is replayed from what was recorded, and compared with
   REQUIRE(replay.exit_code == 0);
   CHECK(contains(replay.out, "replay of launch " + id));
   CHECK(program.value("SELECT replay_of FROM run ORDER BY id DESC") == id);
+  // One launch again is no experiment.
+  const std::string first = program.value("SELECT uuid FROM run ORDER BY id");
+  const std::string again = program.value("SELECT uuid FROM run ORDER BY id DESC");
+  for (const std::vector<std::string>& asked :
+       {std::vector<std::string>{"export", "--capsule", program.folder() + "/c", "--run", again},
+        {"gate", program.db() + ":" + again}}) {
+    const auto refused = program.run(asked);
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, "is one launch of run " + first.substr(0, 8) + " again"));
+  }
   auto then = nlohmann::json::parse(stored["run_config_json"].get<std::string>());
   // The calls that a sample counted then are the replay's too, whoever had settled them.
   for (auto& cell : then["cells"])

@@ -21,6 +21,7 @@
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
+#include "orchestrator/cli/verbs/stored_experiment.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/passing_folder.hpp"
@@ -42,34 +43,6 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kDatabase = "runs.sqlite";
 constexpr const char* kExperiment = "experiment.toml";
 
-/// An experiment's file as it was, and the overrides it was run with.
-struct StoredText {
-  std::string text;
-  std::vector<std::string> overrides;
-  std::string only;
-};
-
-StoredText stored_text(const Reader& reader, const std::string& run) {
-  const Table table = reader.query(
-      "SELECT x.spec_text, x.overrides_json FROM run r JOIN experiment x ON x.id = r.experiment_id "
-      "WHERE r.uuid = ?1",
-      {run});
-  const TableView rows(table);
-  StoredText stored{rows.text(0, "spec_text"), {}, ""};
-  if (stored.text.empty())
-    throw Error(ErrorKind::input, fmt::format("run {} has no experiment that could be repeated: it "
-                                              "was imported",
-                                              run.substr(0, 8)));
-  for (const auto& one : parsed_json(rows.text(0, "overrides_json"))) {
-    const auto text = one.get<std::string>();
-    if (text.starts_with("only="))
-      stored.only = text.substr(5);
-    else if (!text.starts_with("gate=") && !text.starts_with("replay="))
-      stored.overrides.push_back(text);
-  }
-  return stored;
-}
-
 /// Files of the machines that a run simulated, by what its experiment calls them.
 std::map<std::string, std::string> simulated_machines(const Reader& reader,
                                                       const std::string& run) {
@@ -86,7 +59,7 @@ std::map<std::string, std::string> simulated_machines(const Reader& reader,
 }
 
 void fill(const fs::path& folder, const Shared& shared, const std::string& run) {
-  const auto stored = stored_text(Reader(shared.db), run);
+  const auto stored = stored_experiment(Reader(shared.db), run, "export --capsule");
   { Store((folder / kDatabase).string()).merge(shared.db); }
   std::map<std::string, std::string> texts{{kExperiment, stored.text},
                                            {"versions.txt", installation_text() + "\n"}};
@@ -302,6 +275,7 @@ int repeat(const Capsule& capsule, const Shared& shared, int launches) {
   arguments.file = (capsule.folder / kExperiment).string();
   arguments.only = capsule.manifest.value("only", "");
   arguments.overrides = capsule.manifest.value("overrides", std::vector<std::string>{});
+  std::erase_if(arguments.overrides, is_mark);
   const json machines = capsule.manifest.value("machines", json::object());
   for (const auto& [machine, name] : machines.items())
     arguments.machines[machine] =

@@ -17,6 +17,7 @@
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
+#include "orchestrator/cli/verbs/stored_experiment.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/plan/plan.hpp"
@@ -41,37 +42,27 @@ struct GateArguments {
 };
 
 /// The experiment of the reference's run, in a file that lives as long as this does.
-class StoredExperiment {
+class ReferenceFile {
  public:
-  StoredExperiment(const SideSelection& reference, const std::string& db,
-                   ExperimentArguments& arguments) {
+  ReferenceFile(const SideSelection& reference, const std::string& db,
+                ExperimentArguments& arguments) {
     const Reader reader(reference.db);
-    const Table table = reader.query(
-        "SELECT x.spec_text, x.overrides_json FROM run r JOIN experiment x ON x.id = "
-        "r.experiment_id WHERE r.uuid = ?1",
-        {reader.resolve_run(reference.run)});
-    const TableView rows(table);
+    const auto stored =
+        stored_experiment(reader, reader.resolve_run(reference.run), "gate " + reference.db);
     path_ = fmt::format("{}.gate-{}.toml", std::filesystem::absolute(db).string(),
                         reference.run.substr(0, 8));
-    write_output(path_, rows.text(0, "spec_text"), "--db");
+    write_output(path_, stored.text, "--db");
     arguments.file = path_;
-    std::vector<std::string> overrides;
-    for (const auto& one : parsed_json(rows.text(0, "overrides_json"))) {
-      const auto text = one.get<std::string>();
-      if (text.starts_with("only=")) {
-        if (arguments.only.empty()) arguments.only = text.substr(5);
-      } else if (!text.starts_with("gate=") && !text.starts_with("replay=")) {
-        overrides.push_back(text);
-      }
-    }
-    arguments.overrides.insert(arguments.overrides.begin(), overrides.begin(), overrides.end());
+    if (arguments.only.empty()) arguments.only = stored.only;
+    arguments.overrides.insert(arguments.overrides.begin(), stored.overrides.begin(),
+                               stored.overrides.end());
   }
-  ~StoredExperiment() {
+  ~ReferenceFile() {
     std::error_code ignored;
     std::filesystem::remove(path_, ignored);
   }
-  StoredExperiment(const StoredExperiment&) = delete;
-  StoredExperiment& operator=(const StoredExperiment&) = delete;
+  ReferenceFile(const ReferenceFile&) = delete;
+  ReferenceFile& operator=(const ReferenceFile&) = delete;
 
  private:
   std::string path_;
@@ -80,7 +71,7 @@ class StoredExperiment {
 /// The experiment's file, else the reference's experiment, in a file that no killed gate leaves.
 LoadedExperiment loaded_for(ExperimentArguments& arguments, const SideSelection& reference,
                             const std::string& db) {
-  std::optional<StoredExperiment> stored;
+  std::optional<ReferenceFile> stored;
   if (arguments.file.empty()) stored.emplace(reference, db, arguments);
   return load_experiment(arguments);
 }

@@ -248,14 +248,15 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
                shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
   if (const std::string judged = judged_places(plan, result); !judged.empty()) console.note(judged);
-  const std::size_t kept = arguments.between_runs ? 0 : say_kept(plan, result, console);
   console.note(fmt::format("{} where all settings would need {}",
                            counted(result.evaluations, "evaluation"), result.arms));
   if (result.interrupted_by != 0) {
-    console.note("interrupted: what was measured is stored, and no table of settings is written");
+    const char* table = arguments.between_runs ? "" : ", and no table of settings is written";
+    console.note(std::string("interrupted: what was measured is stored") + table);
     return 128 + result.interrupted_by;
   }
   if (arguments.between_runs) return exit_of(evaluator);
+  const std::size_t kept = say_kept(plan, result, console);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
   console.note(
       kept == 0

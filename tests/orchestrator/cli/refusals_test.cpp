@@ -151,6 +151,10 @@ TEST_CASE("export refuses what it would leave aside, by its name") {
   const auto copy = folder.path("copy.sqlite");
   CHECK_THAT(refusal({"export", "--capsule", copy, "1cca004f"}, db),
              ContainsSubstring("a run is named by --run"));
+  // What was imported has no experiment.
+  CHECK_THAT(
+      refusal({"export", "--capsule", copy}, db),
+      ContainsSubstring("has no experiment that could be repeated: it is another tool's table"));
   CHECK_THAT(refusal({"export", "--anonymous", copy, "--hide", ""}, db),
              ContainsSubstring("--hide: is empty"));
   CHECK_THAT(refusal({"export", "--anonymous", copy, "--out", out}, db),

@@ -106,6 +106,40 @@ TEST_CASE("shared memory without a shared PID namespace keeps CMA off") {
   const auto kept_off = only(symptoms, "pid-apart");
   CHECK(kept_off.symptom.backends == std::vector{Backend::mpich});
   CHECK_THAT(kept_off.symptom.evidence, !ContainsSubstring("luck"));
+  // A folder at /dev/shm alone: UCX shares nothing over two IPC namespaces.
+  symptoms.profile = profiles().at("cross-docker-folder");
+  for (std::size_t i = 0; i < symptoms.facts.size(); ++i)
+    symptoms.facts[i]["namespaces"]["ipc"] = i;
+  CHECK_FALSE(ids(symptoms).contains("pid-apart"));
+}
+
+TEST_CASE("whether MPICH starts is told where single copies are refused, too") {
+  auto symptoms = cross();
+  symptoms.profile = profiles().at("cross-docker-shared-ipc");
+  for (auto& facts : symptoms.facts) {
+    facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
+    facts["cma"]["allowed"] = false;
+  }
+  auto& mpich = symptoms.looks[1];
+  mpich.used = mpich.asked = "shm";
+  CHECK(ids(symptoms).contains("pid-apart"));
+  mpich.used = "";
+  mpich.failure = library_words_clause("x initial_address_exchange Endpoint timeout");
+  CHECK(ids(symptoms).contains("pid-apart"));
+}
+
+TEST_CASE("what keeps MPICH off shared memory is no fault of a launch that failed") {
+  auto symptoms = cross();
+  symptoms.profile = profiles().at("cross-docker-shared-ipc");
+  for (auto& facts : symptoms.facts) facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
+  auto& mpich = symptoms.looks[1];
+  mpich.environment["UCX_TLS"] = "tcp,self";
+  mpich.asked = "tcp";
+  for (const char* failure : {"", "timed out after 60 s"}) {
+    mpich.failure = failure;
+    mpich.used = *failure == '\0' ? "tcp" : "";
+    CHECK_FALSE(ids(symptoms).contains("slow-setting"));
+  }
 }
 
 TEST_CASE("a failed launch is laid to separate PID namespaces where the library says so") {
@@ -123,7 +157,7 @@ TEST_CASE("a failed launch is laid to separate PID namespaces where the library 
   CHECK_FALSE(ids(symptoms).contains("pid-apart"));
 }
 
-TEST_CASE("PID namespaces of Apptainer's are no profile's key, and settings that suit them stay") {
+TEST_CASE("PID namespaces of Apptainer's are mended, and settings that suit them stay") {
   auto symptoms = cross();
   symptoms.profile = profiles().at("singularity-apart");
   for (auto& facts : symptoms.facts) facts["shm"]["device"] = 1;
@@ -132,8 +166,10 @@ TEST_CASE("PID namespaces of Apptainer's are no profile's key, and settings that
     look.many_hosts = false;
   }
   CHECK_FALSE(ids(symptoms).contains("pid-apart"));
+  symptoms.profile = profiles().at("singularity");
+  symptoms.profile.pid = Sharing::private_;
   symptoms.looks[1].used = symptoms.looks[1].asked = "shm";
-  CHECK_FALSE(only(symptoms, "pid-apart").fix.profile);
+  CHECK(only(symptoms, "pid-apart").fix.profile->pid == Sharing::host);
 }
 
 TEST_CASE("a small /dev/shm matters to ranks that share it") {
@@ -391,6 +427,12 @@ TEST_CASE("the asked transport follows profile and settings") {
   CHECK(asked("cross-docker-pod", Backend::mpich, {}) == "cma");
   CHECK(asked("cross-docker-shared-ipc", Backend::openmpi, {}) == "tcp");
   CHECK(asked("singularity-userns", Backend::mpich, {}) == "shm");
+  for (const char* left_out : {"^sm", "^shm,ib", "^mm,cma", "^posix,sysv,cma"})
+    CHECK(asked("bare-metal", Backend::mpich, {{"UCX_TLS", left_out}}) == "tcp");
+  for (const char* left_out : {"^ib", "^posix", "^mm", "^posix,sysv"})
+    CHECK(asked("bare-metal", Backend::mpich, {{"UCX_TLS", left_out}}) == "cma");
+  for (const char* alone : {"all", "sm", "mm,cma", "posix,cma", "cma,tcp"})
+    CHECK(asked("bare-metal", Backend::mpich, {{"UCX_TLS", alone}}) == "cma");
 }
 
 TEST_CASE("a proof is an experiment of both profiles that reads back as they are") {

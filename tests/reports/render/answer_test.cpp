@@ -177,6 +177,9 @@ TEST_CASE("no evidence cuts a cause's fix, which stands on a line of its own") {
       {regime(R"({"library":"mpich-4.0","intra_link":"shm","single_copy":false})", "",
               "separate user namespaces"),
        "dynamiccl doctor cross-docker --prove --cause user-apart"},
+      {regime(R"({"library":"mpich-4.0","intra_link":"shm","single_copy":false,"apart":["pid"]})",
+              "", "separate PID namespaces: "),
+       "dynamiccl doctor cross-docker --prove --cause pid-apart"},
       {regime(R"({"small_shm":true})", ""),
        "dynamiccl doctor cross-docker --prove --cause small-shm"},
       {regime(R"({"inter_tier":"shaped-1000Mbit/s"})", ""), "environment = \"cross-docker\""}};
@@ -186,6 +189,45 @@ TEST_CASE("no evidence cuts a cause's fix, which stands on a line of its own") {
                          ContainsSubstring("\n  fix: " + fix + "\n"));
     for (const auto& line : split(text, '\n')) CHECK(line.size() <= 100);
   }
+  // Where no profile changes what the library does, none is named.
+  for (const char* without :
+       {R"({"library":"openmpi-4.1","intra_link":"shm","single_copy":false,"apart":["pid"]})",
+        R"({"library":"mpich-4.0","intra_link":"shm","single_copy":false,"apart":["ipc","pid"]})"})
+    CHECK_THAT(answer_of({"bare-metal", "cross-docker"}, "",
+                         regime(without, "", "separate PID namespaces: ")),
+               !ContainsSubstring("why cross-docker: "));
+}
+
+TEST_CASE("libraries of one environment get each its own fix of one cause") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan =
+      make_plan("run-1", {"bare-metal", "apart", "apart-2", "apart-3"}, {"allreduce"}, {1024});
+  const std::vector<std::string> libraries{"openmpi", "gloo", "mpich", "openmpi"};
+  for (std::size_t g = 1; g < plan.groups.size(); ++g) {
+    plan.groups[g].environment = "cross-docker";
+    plan.groups[g].profile_json = plan.groups[1].profile_json;
+    plan.groups[g].backend = libraries[g];
+  }
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const auto start = make_start(plan.groups[g].id, 0);
+    const auto row = store.begin_launch("run-1", start);
+    auto end = make_end();
+    if (g > 0)
+      end.regime_json = R"({"ingredients":{"library":")" + libraries[g] +
+                        R"(-1.0","intra_link":"none"},"evidence":{"intra_link":"apart"}})";
+    end.regime_id = std::to_string(g);
+    store.finish_launch(
+        row, end,
+        make_records(plan.cells, plan.groups[g].id, start.uuid, plan.groups[g].ranks, 20,
+                     [](const CellInfo&, int, int) { return 10.0; }));
+  }
+  store.end_run("run-1", "complete");
+  const auto text = render_answer(Reader(folder.file("a.sqlite")), "last", "", 100);
+  CHECK_THAT(text, ContainsSubstring("why cross-docker: no memory shared between ranks (apart)\n"
+                                     "  fix for mpich: environment = \"cross-docker-pod\"\n"
+                                     "  fix for gloo, openmpi: environment = \"single-docker\"\n"));
 }
 
 TEST_CASE("the answer keeps to its lines with causes of every environment, too") {
