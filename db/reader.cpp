@@ -140,9 +140,8 @@ std::vector<std::string> runs_of_kind(const Reader& reader, std::string_view kin
   const Table table = reader.query(
       "SELECT r.uuid, CASE WHEN EXISTS (SELECT 1 FROM imported_run i WHERE i.run_id = r.id) THEN "
       "'import' WHEN r.replay_of IS NOT NULL OR x.overrides_json LIKE '%\"gate=again\"%' OR "
-      "r.spec_path LIKE 'doctor --prove %' THEN 'repeat' WHEN x.overrides_json LIKE '%\"tune=%' "
-      "THEN "
-      "'tune' ELSE 'run' END AS kind, "
+      "r.spec_path LIKE 'doctor --prove %' THEN 'repeat' "
+      "WHEN x.overrides_json LIKE '%\"tune=%' THEN 'tune' ELSE 'run' END AS kind, "
       "r.status = 'failed' AND NOT EXISTS (SELECT 1 FROM plan_group g JOIN launch l ON l.group_id "
       "= g.id WHERE g.run_id = r.id) AS tried FROM run r LEFT JOIN experiment x ON x.id = "
       "r.experiment_id ORDER BY r.id DESC");

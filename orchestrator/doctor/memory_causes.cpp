@@ -163,21 +163,21 @@ std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms) {
 }
 
 Fix fix_separate_pids(const Symptoms& symptoms) {
-  const bool apptainer = symptoms.profile.kind == EnvironmentKind::singularity;
-  if (!apptainer && symptoms.profile.kind != EnvironmentKind::cross_docker)
-    return {"one PID namespace for all ranks", std::nullopt};
   EnvironmentProfile profile = symptoms.profile;
-  if (apptainer) {
+  std::string flag;
+  if (profile.kind == EnvironmentKind::singularity) {
     profile.pid = Sharing::host;
-    allow_cma(profile);
-    return {"without --pid (pid = \"host\")", std::move(profile)};
+    flag = "without --pid (pid = \"host\")";
+  } else if (profile.kind == EnvironmentKind::cross_docker) {
+    // Containers of a shared IPC namespace share a PID namespace in the same way.
+    const bool of_host = profile.ipc == Sharing::host;
+    profile.pid = of_host ? Sharing::host : Sharing::shared;
+    flag = of_host ? "--pid=host (pid = \"host\")" : "--pid=container:FIRST (pid = \"shared\")";
+  } else {
+    return {"one PID namespace for all ranks", std::nullopt};
   }
-  // Containers of a shared IPC namespace share a PID namespace in the same way.
-  profile.pid = profile.ipc == Sharing::host ? Sharing::host : Sharing::shared;
   allow_cma(profile);
-  return {profile.pid == Sharing::host ? "--pid=host (pid = \"host\")"
-                                       : "--pid=container:FIRST (pid = \"shared\")",
-          std::move(profile)};
+  return {flag, std::move(profile)};
 }
 
 std::optional<Symptom> look_for_separate_users(const Symptoms& symptoms) {

@@ -34,9 +34,8 @@ StoredExperiment stored_experiment(const Reader& reader, const std::string& run,
                                    const std::string& what) {
   const Table table = reader.query(
       "SELECT x.spec_text, x.overrides_json, r.replay_of, EXISTS (SELECT 1 FROM imported_run i "
-      "WHERE "
-      "i.run_id = r.id AND i.format <> 'dynamiccl') AS is_table FROM run r JOIN experiment x ON "
-      "x.id = r.experiment_id WHERE r.uuid = ?1",
+      "WHERE i.run_id = r.id AND i.format <> 'dynamiccl') AS is_table "
+      "FROM run r JOIN experiment x ON x.id = r.experiment_id WHERE r.uuid = ?1",
       {run});
   const TableView rows(table);
   const auto refuse = [&](const std::string& why) {

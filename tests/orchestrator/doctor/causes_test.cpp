@@ -88,10 +88,20 @@ TEST_CASE("containers apart on one machine show both what parts them and the bri
   CHECK_THAT(only(capped, "capped-link").symptom.evidence, ContainsSubstring("300 Mbit/s"));
 }
 
-TEST_CASE("shared memory without a shared PID namespace keeps CMA off") {
+namespace {
+
+/// Two containers with one IPC namespace and /dev/shm, and PID namespaces of their own.
+Symptoms sharing_memory() {
   auto symptoms = cross();
   symptoms.profile = profiles().at("cross-docker-shared-ipc");
   for (auto& facts : symptoms.facts) facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
+  return symptoms;
+}
+
+}  // namespace
+
+TEST_CASE("shared memory without a shared PID namespace keeps CMA off") {
+  auto symptoms = sharing_memory();
   symptoms.looks[1].used = symptoms.looks[1].asked = "shm";
   REQUIRE(ids(symptoms) == Ids{"pid-apart", "bridge"});
   const auto finding = only(symptoms, "pid-apart");
@@ -114,12 +124,8 @@ TEST_CASE("shared memory without a shared PID namespace keeps CMA off") {
 }
 
 TEST_CASE("whether MPICH starts is told where single copies are refused, too") {
-  auto symptoms = cross();
-  symptoms.profile = profiles().at("cross-docker-shared-ipc");
-  for (auto& facts : symptoms.facts) {
-    facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
-    facts["cma"]["allowed"] = false;
-  }
+  auto symptoms = sharing_memory();
+  for (auto& facts : symptoms.facts) facts["cma"]["allowed"] = false;
   auto& mpich = symptoms.looks[1];
   mpich.used = mpich.asked = "shm";
   CHECK(ids(symptoms).contains("pid-apart"));
@@ -129,9 +135,7 @@ TEST_CASE("whether MPICH starts is told where single copies are refused, too") {
 }
 
 TEST_CASE("what keeps MPICH off shared memory is no fault of a launch that failed") {
-  auto symptoms = cross();
-  symptoms.profile = profiles().at("cross-docker-shared-ipc");
-  for (auto& facts : symptoms.facts) facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
+  auto symptoms = sharing_memory();
   auto& mpich = symptoms.looks[1];
   mpich.environment["UCX_TLS"] = "tcp,self";
   mpich.asked = "tcp";
@@ -143,9 +147,7 @@ TEST_CASE("what keeps MPICH off shared memory is no fault of a launch that faile
 }
 
 TEST_CASE("a failed launch is laid to separate PID namespaces where the library says so") {
-  auto symptoms = cross();
-  symptoms.profile = profiles().at("cross-docker-shared-ipc");
-  for (auto& facts : symptoms.facts) facts["shm"]["device"] = facts["namespaces"]["ipc"] = 1;
+  auto symptoms = sharing_memory();
   auto& mpich = symptoms.looks[1];
   mpich.used = "";
   mpich.asked = "shm";
